@@ -19,7 +19,7 @@ SOURCES := modules.test.mjs "../../../src/mooring/console/static/**/*.{js,css,ts
 
 .PHONY: chromium help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
 	test-reference test-providers test-adapters lock clean conformance fuzz-policy test-clients bench-gateway \
-	soak-gateway test-scripts bench-scripts test-remote-login test-apps test-browser soak-gateway-team conformance-short \
+	soak-gateway test-asgi test-scripts bench-scripts test-remote-login test-apps test-browser soak-gateway-team conformance-short \
 	test-cluster soak-cluster bench-cluster simulation \
 	docs docs-serve test-docs test-migrations test-frameworks test-walkthroughs release-check \
 	test-console check-console screenshots
@@ -183,6 +183,9 @@ test-reference: $(READY)  ## Talk to the real reference servers, installed from 
 
 test-adapters: $(READY)  ## Run the adapters with the newest agent frameworks, installed into .peers (SET=together)
 	$(BIN)/python scripts/test_adapters.py $(SET)
+
+test-asgi: $(READY)  ## Run the gateway in FastAPI and Litestar, and under uvicorn, hypercorn and granian, installed into .peers
+	$(BIN)/python scripts/test_adapters.py asgi
 
 test-scripts: $(READY)  ## Hostile scripts, killed workers, 500 ends of a process, cost (COUNT=500)
 	$(BIN)/python -m tests.scripts.proofs --count $(COUNT)

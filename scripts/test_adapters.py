@@ -49,6 +49,21 @@ SETS = {
     "sdk_newest": Set(
         (".[sdk]", "llama-index-tools-mcp"), ("tests/test_sdk.py", "tests/adapters/test_client_session.py")
     ),
+    # `asgi_app` in web frameworks and under ASGI servers.
+    "asgi": Set(
+        (
+            ".[sdk]",
+            "fastapi",
+            "litestar",
+            "starlette",
+            "uvicorn",
+            "hypercorn",
+            "granian",
+            "psutil",
+            "trustme",
+        ),
+        ("tests/gateway/test_asgi.py", "tests/gateway/test_asgi_frameworks.py"),
+    ),
 }
 
 

@@ -18,7 +18,16 @@ from typing import Any, Literal, Protocol, TypeVar
 from anyio import to_thread
 
 from mooring.auth.subject import SUBJECT, Subject
-from mooring.config.audit import AuditOutcome, AuditSettings, digest, fingerprint, line, outcome_of, sketch
+from mooring.config.audit import (
+    AuditOutcome,
+    AuditSettings,
+    digest,
+    fingerprint,
+    line,
+    outcome_of,
+    sketch,
+    stamp,
+)
 from mooring.config.logs import logger
 from mooring.core.callers import SCRIPT
 from mooring.core.catalog import Catalog
@@ -200,7 +209,7 @@ class Conversation(Protocol):
 class Caller:
     """The client of a gateway request."""
 
-    __slots__ = ("headers", "noted", "principal", "profile", "session")
+    __slots__ = ("headers", "outcome", "principal", "profile", "session")
 
     def __init__(
         self,
@@ -213,8 +222,8 @@ class Caller:
         self.principal, self.profile, self.session = principal, profile, session
         self.headers = headers
         """HTTP headers of the request."""
-        self.noted = False
-        """Whether the request was recorded."""
+        self.outcome: str | None = None
+        """The outcome of the request in the audit log; None before it is recorded."""
 
 
 class Note:
@@ -289,6 +298,11 @@ class Audit:
                 **({} if note.script is None else {"script": note.script}),
             )
 
+    def sending(self, arguments: Mapping[str, Any]) -> None:
+        """Record these arguments with the current call: those that the server gets."""
+        if (note := NOTE.get()) is not None:
+            note.sent = arguments
+
     async def other(self, verb: Verb, name: str, arguments: Any, work: Awaitable[T], **about: Any) -> T:
         """Await a read or prompt, record it, and return its result."""
         started, error = time.monotonic(), None
@@ -332,13 +346,12 @@ class Audit:
         caller = CALLER.get()
         who: dict[str, Any] = {"session": session, "agent": agent}
         if caller is not None:
-            caller.noted = True
+            caller.outcome = outcome
             who = {"principal": caller.principal, "profile": caller.profile, "session": caller.session}
         if (subject := SUBJECT.get()) is not None and subject.chains:
             about["identity"] = _identity(subject, about.get("server"))
-        now = time.time()
         said: dict[str, Any] = {
-            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now * 1000) % 1000:03}Z",
+            "time": stamp(time.time()),
             "verb": verb,
             **who,
             "name": name,

@@ -426,10 +426,7 @@ class Session(SessionIdentity, SkillVerbs):
             arguments = await guards.before(tool, arguments, context, last=False)
         keep_planned(tool, given, arguments)
         if runtime.audit is not None:
-            from mooring.audit import NOTE  # lazy: most hosts have no audit log
-
-            if (note := NOTE.get()) is not None:
-                note.sent = arguments
+            runtime.audit.sending(arguments)
         if not runtime.allows(tool):
             await runtime.permit(tool, arguments, context, _left(started, timeout))
         if guards is not None:

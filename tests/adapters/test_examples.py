@@ -14,7 +14,7 @@ import mooring
 from tests.adapters.contract import installed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-AGENTS = sorted(path for path in EXAMPLES.glob("*.py") if path.name != "harbour.py")
+AGENTS = sorted(path for path in EXAMPLES.glob("*.py") if not path.name.startswith(("harbour", "gateway_")))
 OURS = {"mooring", "harbour", "scripted"}
 
 

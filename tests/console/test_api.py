@@ -359,11 +359,19 @@ async def test_inner_calls_of_a_script_are_shown_with_their_script(opened: Any) 
 
 async def test_a_cluster_is_shown_if_there_is_one(opened: Any) -> None:
     class Nodes:
-        def status(self) -> dict[str, Any]:
+        async def status(self) -> dict[str, Any]:
+            if broken:
+                raise OSError("the engine does not answer")
             return {"nodes": [{"name": "a"}], "owners": []}
 
+    broken: list[bool] = []
+    known: dict[str, Any] = {"nodes": [{"name": "a"}], "owners": []}
     async with opened(lab_server(), cluster=Nodes()) as page:
-        assert (await page.get("state"))["values"]["cluster"] == {"nodes": [{"name": "a"}], "owners": []}
+        await page.until(lambda state: state["values"].get("cluster") == known)
+        # The nodes that were known stay, with the reason why there is no news.
+        broken.append(True)
+        await page.until(lambda state: "does not answer" in state["values"]["cluster"].get("problem", ""))
+        assert page.state["values"]["cluster"]["nodes"] == known["nodes"]
     async with opened(lab_server()) as page:
         assert (await page.get("state"))["values"]["cluster"] is None
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.console.journal import Journal
-from mooring.console.state import LIMITS, MOST_TOOLS, ConsoleState, percentile, shown_session
+from mooring.console.state import LIMITS, MOST_TOOLS, ConsoleState, percentile
 from mooring.core.events import (
     CallDenied,
     CallFinished,
@@ -17,6 +17,7 @@ from mooring.core.events import (
     ScriptFinished,
     ScriptStarted,
     StateChanged,
+    shown_session,
 )
 from mooring.core.types import ServerStatus
 

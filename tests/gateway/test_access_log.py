@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring import HostConfig
+from mooring import Host, HostConfig, LocalTools
 from mooring.config.operation import LogSettings
 from mooring.config.sections import GatewaySettings
 from mooring.errors import ConfigError, MooringError
 from mooring.gateway import access
-from mooring.gateway.access import as_json, as_text, trace_of
+from mooring.gateway.access import RequestRecord, as_json, as_text, trace_of
+from mooring.gateway.app import Gateway
+from mooring.gateway.clients import ANONYMOUS
 from mooring.gateway.logs import ApplicationLog, set_level
 from tests.lab.stdio import lab_server
 
@@ -148,14 +151,17 @@ async def test_no_secret_reaches_a_log_whatever_a_client_or_server_sends(
     assert len(lines(log)) >= 18
 
 
-@given(st.dictionaries(st.sampled_from(["principal", "tool", "server", "profile"]), st.text(max_size=300)))
-def test_a_line_stays_one_line_of_printable_text(entry: dict[str, Any]) -> None:
+@given(st.lists(st.text(max_size=300) | st.none(), min_size=12, max_size=12))
+def test_a_line_stays_one_line_of_printable_text(said: list[str | None]) -> None:
+    entry = (1.5, tuple(said), 0.25, 1, 2, None)
     for shape in (as_json, as_text):
-        line = shape({"time": 1.5, **entry})
+        line = shape(entry)
         assert len(line.splitlines()) == 1
         assert line.isprintable()
-        assert len(line) < 4 * 1300
-    assert json.loads(as_json({"time": 1.5, **entry}))["time"] == "1970-01-01T00:00:01.500Z"
+        assert len(line) < 12 * 1300
+    read = json.loads(as_json(entry))
+    assert (read["time"], read["ms"], read["in"], read["out"]) == ("1970-01-01T00:00:01.500Z", 250.0, 1, 2)
+    assert ("principal" in read) == bool(said[1])
 
 
 def test_only_valid_trace_ids_are_logged() -> None:
@@ -263,3 +269,50 @@ async def test_a_reload_changes_the_logs(serving: Any, tmp_path: Path) -> None:
         assert here.serving.service.report == ["gateway.access_log changed", "gateway.log changed"]
         assert logging.getLogger("mooring").level == logging.DEBUG
     assert len(lines(one)) == len(lines(two)) == 1
+
+
+class LeavingClient:
+    """A channel of a client that does not read messages."""
+
+    headers: Mapping[str, str] = {}
+    streams = False
+
+    def __init__(self) -> None:
+        self.record: RequestRecord | None = None
+
+    def send(self, body: bytes) -> None: ...
+
+
+async def test_a_client_that_leaves_at_any_moment_has_one_outcome_in_all_records(tmp_path: Path) -> None:
+    async def work() -> str:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return "done"
+
+    log = tmp_path / "audit.jsonl"
+    host = Host(HostConfig(audit=str(log)), local=[LocalTools(work)], lock=False)
+    outcomes: list[str] = []
+    async with host, asyncio.timeout(60):
+        gateway = Gateway(host)
+        profile = gateway.profile("")
+        assert profile is not None
+        message = {"method": "tools/call", "params": {"name": "work", "arguments": {}}}
+        for steps in range(1_000):
+            exchange = LeavingClient()
+            client = gateway.registry.transient(profile, ANONYMOUS, "modern", "2026-07-28", {})
+            answering = asyncio.create_task(gateway.answer(client, message, exchange))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            ended = not answering.cancel()
+            await asyncio.wait({answering})
+            if exchange.record is not None:  # else it left before the request was read
+                outcomes.append(exchange.record.outcome)
+            if ended:
+                break
+        counted = gateway.metrics.text()
+    audited = [json.loads(line)["outcome"] for line in log.read_text().splitlines()]
+    assert audited == outcomes
+    assert outcomes.count("cancelled") > 1, "it left during the call"
+    assert outcomes.count("ok") > 1, "it left between the result and the response"
+    for outcome in ("ok", "cancelled"):
+        assert f'method="tools/call",outcome="{outcome}"}} {outcomes.count(outcome)}\n' in counted

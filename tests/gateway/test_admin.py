@@ -217,6 +217,24 @@ async def test_watch_prints_the_events_of_the_gateway(serving: Any, admin: str) 
             await process.wait()
 
 
+async def test_the_stream_of_events_holds_no_id_of_a_session_that_could_be_used(
+    serving: Any, admin: str
+) -> None:
+    """The id of a session is a credential of its client; a reader of events must not get it."""
+    async with serving(lab_server()) as here:
+        client = await here.caller(modern=False, token=admin)
+        headers = {"Authorization": f"Bearer {admin}"}
+        async with asyncio.timeout(30), here.http.get(f"{here.base}/admin/v1/events", headers=headers) as got:
+            assert (await client.call("echo", {"text": "x"})).text == "x"
+            seen = ""
+            while "CallFinished" not in seen:
+                seen += (await got.content.readline()).decode()
+        assert client.session
+        assert '"session"' in seen
+        assert client.session not in seen
+        assert client.session[:8] in seen
+
+
 async def test_a_token_is_not_sent_over_plain_http_to_another_machine(admin: str) -> None:
     class Elsewhere:
         base = "http://mcp.example.com"

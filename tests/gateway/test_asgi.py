@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import runpy
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -17,10 +19,12 @@ from mooring import Host, HostConfig
 from mooring.config.sections import GatewaySettings
 from mooring.errors import ConfigError
 from mooring.gateway import ClientBridge, asgi_app
+from mooring.gateway.asgi import request_place
 from tests.lab.caller import Caller, soon
 from tests.lab.stdio import lab_server
 
 pytestmark = pytest.mark.anyio
+EXAMPLES = Path(__file__).parents[2] / "examples"
 TOKEN = "a-token-of-twenty-letters"
 
 
@@ -53,7 +57,69 @@ async def hypercorn(app: Any, port: int) -> AsyncIterator[None]:
         await running
 
 
-SERVERS = pytest.mark.parametrize("server", [uvicorn, hypercorn])
+@asynccontextmanager
+async def granian(app: Any, port: int) -> AsyncIterator[None]:
+    embed: Any = pytest.importorskip("granian.server.embed", reason="granian is not installed")
+    asgi = importlib.import_module("granian.constants").Interfaces.ASGI
+    server = embed.Server(app, address="127.0.0.1", port=port, interface=asgi, log_enabled=False)
+    running = asyncio.create_task(server.serve())
+    try:
+        yield
+    finally:
+        server.stop()
+        await running
+
+
+def alone(host: Host, gateway: Any) -> tuple[Any, str]:
+    """The gateway as the application itself; it enters the host."""
+    return gateway, ""
+
+
+def entered(host: Host, gateway: Any) -> Any:
+    """A lifespan for an application in which the gateway is mounted."""
+
+    @asynccontextmanager
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        async with host, gateway:
+            yield
+
+    return lifespan
+
+
+def starlette(host: Host, gateway: Any) -> tuple[Any, str]:
+    applications: Any = pytest.importorskip("starlette.applications")
+    routing: Any = importlib.import_module("starlette.routing")
+    responses: Any = importlib.import_module("starlette.responses")
+
+    async def home(_: Any) -> Any:
+        return responses.PlainTextResponse("my own page")
+
+    routes = [routing.Route("/", home), routing.Mount("/tools", gateway)]
+    return applications.Starlette(routes=routes, lifespan=entered(host, gateway)), "/tools"
+
+
+def fastapi(host: Host, gateway: Any) -> tuple[Any, str]:
+    module: Any = pytest.importorskip("fastapi", reason="fastapi is not installed")
+    responses: Any = importlib.import_module("fastapi.responses")
+    app = module.FastAPI(lifespan=entered(host, gateway))
+    app.get("/", response_class=responses.PlainTextResponse)(lambda: "my own page")
+    app.mount("/tools", gateway)
+    return app, "/tools"
+
+
+def litestar(host: Host, gateway: Any) -> tuple[Any, str]:
+    module: Any = pytest.importorskip("litestar", reason="litestar is not installed")
+
+    async def home() -> str:
+        return "my own page"
+
+    mounted = module.asgi("/tools", is_mount=True, copy_scope=True)(gateway)
+    handlers = [module.get("/", media_type="text/plain")(home), mounted]
+    return module.Litestar(handlers, lifespan=[entered(host, gateway)]), "/tools"
+
+
+SERVERS = pytest.mark.parametrize("server", [uvicorn, hypercorn, granian])
+PLACES = pytest.mark.parametrize("place", [alone, starlette, fastapi, litestar])
 
 
 def host_with(*servers: Any, **gateway: Any) -> Host:
@@ -76,8 +142,9 @@ async def served(app: Any, server: Any) -> AsyncIterator[tuple[str, aiohttp.Clie
 
 
 @SERVERS
+@PLACES
 async def test_both_eras_streams_cancellation_and_limits_are_as_with_our_own_server(
-    server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    server: Any, place: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     monkeypatch.setenv("ANA", TOKEN)
     log = tmp_path / "access.log"
@@ -90,7 +157,9 @@ async def test_both_eras_streams_cancellation_and_limits_are_as_with_our_own_ser
         access_log=str(log),
     )
     app = asgi_app(host)
-    async with served(app, server) as (base, http):
+    whole, path = place(host, app)
+    async with served(whole, server) as (base, http):
+        base += path
         assert await host.ready(20)
         assert app._service is not None
         gateway = app._service.gateway
@@ -122,10 +191,12 @@ async def test_both_eras_streams_cancellation_and_limits_are_as_with_our_own_ser
         usual = {**caller.message("tools/list", {}, 1)[1], "Host": "evil.example"}
         async with http.post(base + "/mcp", data="{}", headers=usual) as answer:
             assert answer.status == 403
-        reader, writer = await asyncio.open_connection("127.0.0.1", int(base.rpartition(":")[2]))
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", int(base.removesuffix(path).rpartition(":")[2])
+        )
         writer.write(
-            b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-            b"Authorization: Bearer %s\r\nContent-Length: 50\r\n\r\n{" % TOKEN.encode()
+            b"POST %s/mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            b"Authorization: Bearer %s\r\nContent-Length: 50\r\n\r\n{" % (path.encode(), TOKEN.encode())
         )
         assert b"408" in await reader.readline(), "a body that never comes"
         writer.close()
@@ -139,26 +210,12 @@ async def test_both_eras_streams_cancellation_and_limits_are_as_with_our_own_ser
 
 
 @SERVERS
+@pytest.mark.parametrize("place", [starlette, fastapi, litestar])
 async def test_mounted_in_another_application_it_keeps_its_base_path_and_the_rest_is_untouched(
-    server: Any,
+    server: Any, place: Any
 ) -> None:
-    starlette: Any = pytest.importorskip("starlette.applications")
-    routing: Any = importlib.import_module("starlette.routing")
-    responses: Any = importlib.import_module("starlette.responses")
     host = host_with(lab_server())
-    gateway = asgi_app(host, sse=True)
-
-    @asynccontextmanager
-    async def lifespan(_: Any) -> AsyncIterator[None]:
-        async with host, gateway:
-            yield
-
-    async def home(_: Any) -> Any:
-        return responses.PlainTextResponse("my own page")
-
-    app = starlette.Starlette(
-        routes=[routing.Route("/", home), routing.Mount("/tools", gateway)], lifespan=lifespan
-    )
+    app, _ = place(host, asgi_app(host, sse=True))
     async with served(app, server) as (base, http):
         assert await host.ready(20)
         async with http.get(base + "/") as answer:
@@ -171,6 +228,28 @@ async def test_mounted_in_another_application_it_keeps_its_base_path_and_the_res
         async with http.get(base + "/tools/sse") as stream:
             await stream.content.readline()
             assert (await stream.content.readline()).startswith(b"data: /tools/messages?session_id=")
+
+
+@pytest.mark.parametrize(
+    ("path", "raw", "root", "found"),
+    [
+        ("/mcp", "/mcp", "", ("", "/mcp", "/mcp")),
+        ("/tools/mcp", "/tools/mcp", "/tools", ("/tools", "/mcp", "/mcp")),  # ASGI 3
+        ("/health", "/health", "/tools", ("/tools", "/health", "/health")),  # as it was before
+        ("/health/", "/tools/health", "", ("/tools", "/health", "/health")),  # Litestar, so are the next
+        ("/mcp/a b/", "/tools/mcp/a%20b", "", ("/tools", "/mcp/a b", "/mcp/a%20b")),
+        ("/mcp/", "/pre/tools/mcp", "/pre", ("/pre/tools", "/mcp", "/mcp")),
+        ("/tools/mcp/", "/tools/tools/mcp", "", ("/tools", "/tools/mcp", "/tools/mcp")),
+        ("/", "/tools", "", ("/tools", "/", "/")),
+        ("/mcp", "//mcp", "", ("", "/mcp", "//mcp")),  # `//` would be another host in a link
+        ("/mcp", "//evil.example/mcp", "", ("", "/mcp", "//evil.example/mcp")),
+        ("/mcp", "/%2Fevil.example/mcp", "", ("", "/mcp", "/%2Fevil.example/mcp")),
+        ("/mcp", "/a%2Fb/mcp", "", ("", "/mcp", "/a%2Fb/mcp")),
+        ("/mcp", "/other", "", ("", "/mcp", "/other")),
+    ],
+)
+def test_the_base_path_is_that_of_the_mount(path: str, raw: str, root: str, found: Any) -> None:
+    assert request_place({"path": path, "raw_path": raw.encode(), "root_path": root}) == found
 
 
 async def send(app: Any, scope: dict[str, Any]) -> tuple[int, Any]:
@@ -206,3 +285,19 @@ async def test_a_gateway_that_was_not_started_says_so_and_tls_belongs_to_the_ser
         with pytest.raises(ConfigError, match=r"gateway\.tls"):
             async with asgi_app(host):
                 pass
+
+
+@SERVERS
+@pytest.mark.parametrize("framework", ["fastapi", "litestar"])
+async def test_the_examples_serve_their_page_and_the_tools(
+    server: Any, framework: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip(framework, reason=f"{framework} is not installed")
+    monkeypatch.chdir(tmp_path)
+    app = runpy.run_path(str(EXAMPLES / f"gateway_{framework}.py"))["app"]
+    async with served(app, server) as (base, http):
+        caller = Caller(http, base + "/tools/mcp", modern=True)
+        tools = await caller.tools()
+        async with http.get(base + "/") as answer:
+            assert await answer.json() == {"tools": len(tools)}
+        assert any("now" in name for name in tools)

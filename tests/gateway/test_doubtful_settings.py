@@ -10,6 +10,16 @@ import pytest
 
 from mooring import Host
 from mooring.config import load
+from mooring.config.audit import AuditSettings
+from mooring.config.operation import (
+    AccessLogSettings,
+    ForwardedSettings,
+    GatewayTls,
+    LogSettings,
+    MetricsSettings,
+)
+from mooring.config.sections import GatewaySettings, OAuthSettings, ProfileSettings, TokenSettings
+from mooring.config.validate import InvalidEntryError
 from mooring.errors import ConfigError
 from mooring.gateway.serve import serve_http, serve_stdio
 
@@ -97,3 +107,84 @@ async def test_keys_of_other_programs_and_bad_entries_do_not(tmp_path: Path) -> 
     file.write_text(json.dumps({"mcpServers": {"bad": bad}, "inputs": [], "permissions": {}, "stlye": "x"}))
     async with Host.from_config(file) as running, serve_http(running):
         assert len(running.config.warnings) == 2
+
+
+NOT_ANY = [{"nonsense": 1}, [["x"]], [{}], -1, "\0nonsense", None]
+"""Values that are wrong for every setting of the gateway. Texts are tried below."""
+INSIDE: dict[str, tuple[type[Any], Any]] = {
+    "access_log": (AccessLogSettings, {}),
+    "audit": (AuditSettings, {"path": "audit.jsonl"}),
+    "forwarded": (ForwardedSettings, {"proxies": ["10.0.0.1"]}),
+    "log": (LogSettings, {}),
+    "metrics": (MetricsSettings, {}),
+    "oauth": (
+        OAuthSettings,
+        {"issuer": "https://a.example", "audience": "x", "jwks_url": "https://a.example/k"},
+    ),
+    "tls": (GatewayTls, {"cert": "cert.pem", "client_ca": "ca.pem"}),
+}
+TEXTS = {
+    "access_log",
+    "audit",
+    "access_log.path",
+    "audit.path",
+    "token_file",
+    "oauth.issuer",
+    "oauth.audience",
+}
+TEXTS |= {"oauth.key_file", "oauth.jwks_url", "tls.cert", "tls.key", "tls.client_ca"}
+"""Settings for which any text is valid, or is checked by its use."""
+
+
+def wrong_values() -> list[Any]:
+    found = [
+        pytest.param({name: value}, name, id=f"{name}-{value!r}")
+        for name in sorted(GatewaySettings.field_names())
+        for value in NOT_ANY
+        if not (isinstance(value, str) and name in TEXTS)
+    ]
+    for name, (settings, base) in INSIDE.items():
+        for inner in sorted(settings.field_names()):
+            found += [
+                pytest.param({name: {**base, inner: value}}, name, id=f"{name}.{inner}-{value!r}")
+                for value in NOT_ANY
+                if not (isinstance(value, str) and f"{name}.{inner}" in TEXTS)
+                and not (value is None and settings.field_defaults().get(inner, "") is None)
+            ]
+    for inner in sorted(ProfileSettings.field_names() - {"style"}):
+        values = [value for value in NOT_ANY if value is not None and value != "\0nonsense"]
+        found += [
+            pytest.param({"profiles": {"x": {inner: value}}}, "profiles", id=f"profiles.x.{inner}-{value!r}")
+            for value in values
+        ]
+    for inner in sorted(TokenSettings.field_names()):
+        found += [
+            pytest.param(
+                {"tokens": [{"name": "me", "token": "${T}", inner: value}]}, "tokens", id=f"{inner}-{value!r}"
+            )
+            for value in ({"nonsense": 1}, [["x"]], -1, None)
+        ]
+    return found
+
+
+@pytest.mark.parametrize(("settings", "name"), wrong_values())
+async def test_no_wrong_value_under_gateway_starts_a_gateway_with_a_default(
+    tmp_path: Path, settings: dict[str, Any], name: str
+) -> None:
+    async with host(tmp_path, gateway=settings) as running:
+        with pytest.raises(ConfigError) as caught:
+            async with serve_http(running):
+                pass
+        assert str(caught.value.place).startswith(f"gateway.{name}"), caught.value
+        assert running.config.warnings, "reported when it is read, not only when it is used"
+        with pytest.raises(ConfigError):
+            await serve_stdio(running)
+
+
+@pytest.mark.parametrize(
+    "value", ["", "tools.example.com", "ftp://tools.example.com", "https://", "https://a b"]
+)
+@pytest.mark.parametrize("name", ["url", "public_url"])
+def test_a_public_address_that_is_none_is_refused(name: str, value: str) -> None:
+    with pytest.raises(InvalidEntryError, match="must be an address"):
+        GatewaySettings(**{name: value})

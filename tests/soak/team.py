@@ -273,7 +273,7 @@ class Team:
             self.counts["WRONG"] == crossings == lost == code == 0
             and not secret
             and self.counts["good"] > 0
-            and len(set(totals.values())) == 1
+            and counted["access log"] == counted["audit log"] == counted["metrics"]
             and refused["access log"] == refused["metrics"] == refused["clients"]
         )
 

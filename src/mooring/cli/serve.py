@@ -128,7 +128,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             else:
                 listening(serving.url)
             if console is not None:
-                await stack.enter_async_context(console.shown(serving, note))
+                await stack.enter_async_context(console.shown(serving, note, cluster))
             await wait_for_shutdown(serving, out.warning, out.note, worker=worker is not None)
     return 0
 
@@ -160,12 +160,15 @@ class _Console:
         return {"on_approval": inbox.approve, "on_elicit": inbox.elicit, "on_auth": inbox.log_in}
 
     @asynccontextmanager
-    async def shown(self, serving: Serving, note: Callable[[str], None]) -> AsyncGenerator[None]:
+    async def shown(
+        self, serving: Serving, note: Callable[[str], None], cluster: Cluster | None
+    ) -> AsyncGenerator[None]:
         """Serve the console during the block, and print its address on standard error."""
         from mooring.console.app import add_console
 
         files = self._options.files
-        async with add_console(serving, self._inbox, self._wire, files=files) as (console, address):
+        shown = add_console(serving, self._inbox, self._wire, files=files, cluster=cluster)
+        async with shown as (console, address):
             needs = console.access.needs_token
             url = address if needs else f"{address}?token={console.access.ticket()}"
             note(f"Console at {url}" + (" (needs a token with the scope `admin`)" if needs else ""))

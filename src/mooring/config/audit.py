@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Literal, cast
 
@@ -23,6 +25,7 @@ __all__ = [
     "outcome_of",
     "read_audit",
     "sketch",
+    "stamp",
 ]
 
 ShownArguments = Literal["hash", "redact", "none"]
@@ -41,6 +44,9 @@ _OURS = frozenset(("time", "verb", "outcome", "error", "approval", "arguments"))
 """Fields with mooring's own text."""
 _WINDOW = 65_536
 """Characters of a text that are searched for secrets."""
+# Made once: `json.dumps` with options makes an encoder for each text.
+_hashed_json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+_line_json = json.JSONEncoder(allow_nan=False).encode
 
 
 class AuditSettings(Settings):
@@ -61,6 +67,16 @@ def read_audit(value: object) -> AuditSettings:
     return AuditSettings(path=value) if isinstance(value, str) else section(AuditSettings)(value)
 
 
+def stamp(at: float) -> str:
+    """Return a time as text, in UTC with milliseconds."""
+    return f"{_second(int(at))}.{int(at * 1000) % 1000:03}Z"
+
+
+@lru_cache(maxsize=2)
+def _second(at: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+
+
 def outcome_of(error: BaseException | None, *, failed: bool = False) -> AuditOutcome:
     """Return the outcome of a call with this error or None; `failed`: the tool returned an error."""
     if error is None:
@@ -76,8 +92,8 @@ def outcome_of(error: BaseException | None, *, failed: bool = False) -> AuditOut
 
 def fingerprint(arguments: object) -> bytes:
     """Return a hash of the arguments. Not safe to log: see `digest`."""
-    text = json.dumps(_plain(arguments, _DEEPEST_HASHED), sort_keys=True, separators=(",", ":"))
-    return sha256(text.encode()).digest()
+    plain = arguments if _is_plain(arguments) else _plain(arguments, _DEEPEST_HASHED)
+    return sha256(_hashed_json(plain).encode()).digest()
 
 
 def digest(key: bytes, found: bytes) -> str:
@@ -85,7 +101,24 @@ def digest(key: bytes, found: bytes) -> str:
     the key."""
     import hmac  # lazy: only with a log
 
-    return hmac.new(key, found, sha256).hexdigest()
+    return hmac.digest(key, found, "sha256").hex()
+
+
+def _is_plain(value: object) -> bool:
+    """Whether a value is a flat object of texts, small integers, booleans and nulls: the usual case, which
+    `_plain` would only copy."""
+    if value.__class__ is not dict:
+        return False
+    for name, item in cast("dict[object, object]", value).items():
+        kind = item.__class__
+        if name.__class__ is not str or not (
+            kind is str
+            or kind is bool
+            or item is None
+            or (kind is int and -_LARGEST_NUMBER < cast("int", item) < _LARGEST_NUMBER)
+        ):
+            return False
+    return True
 
 
 def _plain(value: object, depth: int) -> object:
@@ -145,7 +178,7 @@ def line(said: Mapping[str, Any], redact: Callable[[str], str]) -> bytes:
         if value is not None
     }
     try:
-        encoded = json.dumps(plain, allow_nan=False).encode()
+        encoded = _line_json(plain).encode()
     except ValueError:  # NaN or infinity
         encoded = b""
     if not encoded or len(encoded) >= LONGEST_LINE:

@@ -441,6 +441,8 @@ def _settings(shape: FileShape, given: Mapping[str, Any], *, own: bool, doubtful
             found = canonical(key, value, known=_SETTINGS, aliases={})
             if found is not None:
                 name, setting = found
+                if name in GUARDED:
+                    _report_nulls(shape, name, setting)
                 if isinstance(setting, Mapping):
                     setting = _inner(cast("Mapping[str, Any]", setting))
                 shape.settings[name] = setting
@@ -475,6 +477,13 @@ def _unknown(shape: FileShape, key: str, *, own: bool) -> None:
             return
     hint = f"did you mean {near!r}?" if near else "remove it"
     shape.wrong(f"{shown(key)} is not a known setting; {hint}", place=key, serious=own or near in GUARDED)
+
+
+def _report_nulls(shape: FileShape, name: str, setting: object) -> None:
+    """Report settings without a value, which would have their default: a security setting was meant."""
+    inside = cast("Mapping[str, object]", setting).items() if isinstance(setting, Mapping) else ()
+    for place in [name] if setting is None else [f"{name}.{key}" for key, item in inside if item is None]:
+        shape.wrong("has no value; give it one, or remove it", place=place, serious=True)
 
 
 def _inner(section: Mapping[str, Any]) -> dict[str, Any]:

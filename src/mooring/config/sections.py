@@ -348,6 +348,19 @@ def _base_path(value: object) -> str:
     return path
 
 
+def _web_address(value: object) -> str:
+    text = some_text(value)
+    if not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", text):
+        raise ValueError("must be an address such as https://tools.example.com")
+    return text
+
+
+def _file_name(value: object) -> str:
+    if not (text := some_text(value)).strip():
+        raise ValueError("must be the path of a file")
+    return text
+
+
 def _tokens(value: object) -> tuple[TokenSettings, ...]:
     if not isinstance(value, list | tuple):
         raise ValueError(f"must be a list of 'name' and 'token', not {kind(value)}")
@@ -402,9 +415,9 @@ class GatewaySettings(Settings):
     """Fixed tokens of clients."""
     oauth: OAuthSettings | None = setting(optional(section(OAuthSettings)), default=None)
     """Signed tokens (JWT) of an authorization server."""
-    url: str | None = setting(optional(some_text), default=None)
+    url: str | None = setting(optional(_web_address), default=None)
     """Public address of the gateway, if it differs from the one it listens on."""
-    public_url: str | None = setting(optional(some_text), default=None)
+    public_url: str | None = setting(optional(_web_address), default=None)
     """Address at which browsers of users reach the gateway, for logins to servers; `url` when left out."""
     key: tuple[str, ...] = setting(_keys, default=())
     """One reference to a secret of at least 32 characters that encrypts stored logins of clients and seals
@@ -457,7 +470,7 @@ class GatewaySettings(Settings):
     """The application log."""
     metrics: MetricsSettings = setting(section(MetricsSettings), default=MetricsSettings())
     """What `/metrics` reports beyond the usual."""
-    token_file: str | None = setting(optional(some_text), default=None)
+    token_file: str | None = setting(optional(_file_name), default=None)
     """File of the tokens that `mooring token` creates. Default: in the state directory of the user."""
 
 

@@ -7,7 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
@@ -44,13 +44,15 @@ if TYPE_CHECKING:
 __all__ = ["ClusterView", "Console", "add_console", "serve_console"]
 
 MAX_CONNECTIONS = 256
+CLUSTER_INTERVAL = 2.0
+CLUSTER_TIMEOUT = 10.0
 LOOPBACK = "127.0.0.1"
 
 
 class ClusterView(Protocol):
     """Knows the nodes of a cluster."""
 
-    def status(self) -> Mapping[str, Any]:
+    async def status(self) -> Mapping[str, Any]:
         """Return `nodes` and `owners`, as `mooring cluster status --json` prints them."""
         ...
 
@@ -113,16 +115,31 @@ class Console:
     async def running(self) -> AsyncGenerator[None]:
         """Follow the host during the block."""
         await self.monitor.update()
-        following = asyncio.create_task(self.monitor.run())
+        tasks = [asyncio.create_task(self.monitor.run())]
+        if self._cluster is not None:
+            tasks.append(asyncio.create_task(self._follow_cluster(self._cluster)))
         try:
             with self.monitor.log_lines():
                 yield
         finally:
             self._inbox.close()
             await self._tries.close()
-            following.cancel()
-            with suppress(asyncio.CancelledError):
-                await following
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow_cluster(self, cluster: ClusterView) -> None:
+        """Ask for the nodes every `CLUSTER_INTERVAL` seconds."""
+        while True:
+            try:
+                async with asyncio.timeout(CLUSTER_TIMEOUT):
+                    found: dict[str, Any] = dict(await cluster.status())
+            except Exception as problem:  # the nodes that were known stay on the page, with the reason
+                said = "no answer" if isinstance(problem, TimeoutError) else str(problem)
+                known: dict[str, Any] = self.journal.values.get("cluster") or {"nodes": [], "owners": []}
+                found = {**known, "problem": f"The state of the cluster is not known: {said}"}
+            self.journal.set("cluster", self.host.redact.within(found))
+            await asyncio.sleep(CLUSTER_INTERVAL)
 
     async def _log_out(self, given: Mapping[str, Any], visitor: Visitor) -> Any:
         self.access.log_out(visitor)
@@ -164,7 +181,8 @@ class Console:
             self.journal.set("gateway", None)
         else:
             self._gateway.update()
-        self.journal.set("cluster", None if self._cluster is None else dict(self._cluster.status()))
+        if self._cluster is None:
+            self.journal.set("cluster", None)
 
 
 _TABLES = (

@@ -10,9 +10,9 @@ from typing import Any
 from mooring.config.logs import logger
 from mooring.console.access import Visitor
 from mooring.console.journal import Journal
-from mooring.console.state import shown_session
 from mooring.console.verbs import Body
 from mooring.console.web import Verb, VerbRefused
+from mooring.core.events import shown_session
 from mooring.core.text import line, tool_cost
 from mooring.gateway.profiles import Profile
 from mooring.gateway.serve import Serving

@@ -9,10 +9,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from mooring.console.journal import Journal
-from mooring.console.state import shown_session
 from mooring.console.web import VerbRefused
 from mooring.core.builtin_tools import SCRIPT_NAMES
 from mooring.core.elicitation import Answer, Elicitation
+from mooring.core.events import shown_session
 from mooring.core.redact import Redactor
 from mooring.core.text import clean_for_model, line
 from mooring.policy.approvals import ANSWER_TIMEOUT, ApprovalRequest, plan_text

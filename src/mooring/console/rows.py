@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,8 +18,8 @@ from mooring.host import Host, runtime_of
 
 __all__ = ["CatalogRows", "hints"]
 
-CHUNK = 250
-"""Tools whose rows are made before other tasks may run."""
+SLICE = 0.01
+"""Seconds after which other tasks may run."""
 SUMMARY = 160
 _HINTS = (
     ("readOnlyHint", "read-only"),
@@ -51,9 +52,11 @@ class CatalogRows:
         known: dict[str, tuple[Tool, dict[str, Any]]] = {}
         rows: list[dict[str, Any]] = []
         tools = [tool for tool in catalog.tools.values() if tool.server != OWNER]
-        for number, tool in enumerate(tools):
-            if number % CHUNK == CHUNK - 1:
+        until = time.monotonic() + SLICE
+        for tool in tools:
+            if time.monotonic() > until:
                 await asyncio.sleep(0)
+                until = time.monotonic() + SLICE
             before = self._known.get(tool.name)
             basis = before[1] if before is not None and before[0] is tool else self._basis(tool)
             known[tool.name] = (tool, basis)

@@ -23,12 +23,13 @@ from mooring.core.events import (
     ServerRemoved,
     StateChanged,
     ToolSetAside,
+    shown_session,
 )
 from mooring.core.text import clean, clean_line, line
 from mooring.core.types import ServerStatus
 from mooring.errors import next_command
 
-__all__ = ["LIMITS", "ConsoleState", "Level", "event_text", "shown_session", "state_label"]
+__all__ = ["LIMITS", "ConsoleState", "Level", "event_text", "state_label"]
 
 LIMITS = {"calls": 1_000, "scripts": 200, "wire": 500, "log": 500, "inbox": 100, "tries": 50}
 """Rows of tables that grow."""
@@ -321,11 +322,6 @@ class ConsoleState:
             "rate": stats.rate(now),
             "top": top,
         }
-
-
-def shown_session(session: str) -> str:
-    """Return the id of a session as it is shown: the id of a gateway client is a credential."""
-    return session if len(session) <= 16 else session[:8]
 
 
 def state_label(status: ServerStatus) -> str:

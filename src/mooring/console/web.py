@@ -176,18 +176,19 @@ class ConsoleRoutes:
         )
         if self._access.needs_token:
             text = "This console needs a token of the gateway with the scope admin."
-        return _page(403, "Not logged in", f"<p>{escape(text)}</p>")
+        return _page(403, "Not logged in", f"<p>{escape(text)}</p>", request.base)
 
     def _form(self, request: WebRequest, problem: str = "") -> Response:
-        alert = f'<p role="alert"><strong>{escape(problem)}</strong></p>' if problem else ""
+        alert = f'<p class="problem" role="alert">{escape(problem)}</p>' if problem else ""
         body = (
-            f'{alert}<form method="post" action="{escape(request.base)}{PREFIX}/login">'
-            "<p><label>Token of the gateway with the scope <code>admin</code><br>"
-            '<input type="password" name="token" autocomplete="off" required autofocus></label></p>'
-            '<p><button type="submit">Log in</button></p></form>'
-            "<p>Create one with <code>mooring token create NAME --scope admin</code>.</p>"
+            f'{alert}<form class="stack" method="post" action="{escape(request.base)}{PREFIX}/login">'
+            '<div class="field"><label for="token">Token of the gateway with the scope <code>admin</code>'
+            "</label>"
+            '<input id="token" type="password" name="token" autocomplete="off" required autofocus></div>'
+            '<div><button class="button primary" type="submit">Log in</button></div></form>'
+            '<p class="muted">Create one with <code>mooring token create NAME --scope admin</code>.</p>'
         )
-        return _page(403 if problem else 200, "Log in to the console", body)
+        return _page(403 if problem else 200, "Log in to the console", body, request.base)
 
     async def _login(self, request: WebRequest) -> Response:
         if request.method != "POST":
@@ -358,13 +359,16 @@ def _redirect(address: str, more: Mapping[str, str] = EMPTY) -> Response:
     return Response(b"", 303, {**_HEADERS, "Location": address, **more})
 
 
-def _page(status: int, title: str, body: str) -> Response:
+def _page(status: int, title: str, body: str, base: str) -> Response:
+    """Return a page without scripts."""
     html = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><title>' + escape(title) + " - mooring console"
-        "</title></head><body><main><h1>" + escape(title) + "</h1>" + body + "</main></body></html>"
+        '<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">'
+        f'<link rel="stylesheet" href="{escape(base)}{PREFIX}/style.css">'
+        f"<title>{escape(title)} - mooring console</title></head><body>"
+        f'<main class="login-page card stack"><h1>{escape(title)}</h1>{body}</main></body></html>'
     )
-    headers = {**_HEADERS, "Content-Security-Policy": _STRICT}
+    headers = {**_HEADERS, "Content-Security-Policy": f"{_STRICT}; style-src 'self'"}
     # With `no-referrer`, browsers send `Origin: null` with the form.
     headers["Referrer-Policy"] = "same-origin"
     return Response(html.encode(), status, headers, "text/html; charset=utf-8")

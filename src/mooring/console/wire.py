@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from mooring.console.access import Visitor
@@ -27,6 +28,8 @@ PENDING = 400
 """Messages that wait to be shown. Others are dropped while more arrive, and counted."""
 PER_UPDATE = 100
 """Messages that are made into rows at once."""
+BUDGET = 0.02
+"""Seconds of one update; what is left waits for the next one."""
 PREVIEW = 200
 LARGEST = 256 * 1024
 """Bytes of a message that is shown whole."""
@@ -100,13 +103,14 @@ class Wire:
             self._pending.append(_Seen(time.time(), passing))
 
     def update(self) -> None:
-        """Show the messages that arrived: the last ones, if there are too many."""
+        """Show messages that arrived, for at most `BUDGET` seconds: the last ones, if there are too many."""
         if self._state is None:
             return
         journal = self._state.journal
         while len(self._pending) > PER_UPDATE:
             self._measure(self._pending.popleft())
-        while self._pending:
+        until = time.monotonic() + BUDGET
+        while self._pending and time.monotonic() < until:
             self._show(self._pending.popleft(), journal)
         journal.set("wire", {"on": self.on, "messages": self._seen, "dropped": self._seen - self._shown})
 
@@ -277,13 +281,19 @@ def hide_secrets(value: Any, name: str = "") -> Any:
             return {key: hide_secrets(item, str(key)) for key, item in pairs}
         case list() | tuple():
             return [hide_secrets(item, name) for item in cast("list[Any]", value)]
-        case str() if name and value and name not in _NO_SECRETS and is_secret_name(name):
+        case str() if name and value and name not in _NO_SECRETS and _is_secret(name):
             return MASK
         case _:
             return value
 
 
 _NO_SECRETS = frozenset(("progressToken",))
+_short_name = lru_cache(4_096)(is_secret_name)
+
+
+def _is_secret(name: str) -> bool:
+    """Like `is_secret_name`; remembers short names."""
+    return _short_name(name) if len(name) <= 64 else is_secret_name(name)
 
 
 def _number(key: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
+from hashlib import sha256
 
 from mooring.core.types import EMPTY
 from mooring.core.value import Value
@@ -19,9 +20,8 @@ class CallContext(Value):
 
     session: str = ""
     """Id of the session."""
-    shown_session: str | None = None
-    """Replaces the id for servers, guards and `decide`, because the id of a gateway client is a
-    credential."""
+    secret_session: bool = False
+    """Whether the id gives access to the session, as that of a gateway client does."""
     agent: str | None = None
     principal: str | None = None
     """Authenticated user; None for anonymous clients and sessions without one."""
@@ -29,6 +29,13 @@ class CallContext(Value):
     """Profile of the gateway; None outside of a gateway."""
     headers: Mapping[str, str] = EMPTY
     """HTTP headers of the gateway client's request, by lower-case name."""
+
+    @property
+    def shown_session(self) -> str:
+        """The id for servers, guards and `decide`; a hash of an id that is secret."""
+        if not self.secret_session:
+            return self.session
+        return sha256(self.session.encode()).hexdigest()[:32]
 
     def __repr__(self) -> str:
         """Show the names of the headers only."""
@@ -40,7 +47,7 @@ def call_context(
     agent: str | None,
     principal: str | None,
     *,
-    shown_session: str | None = None,
+    secret_session: bool = False,
     profile: str | None = None,
     headers: Mapping[str, str] = EMPTY,
 ) -> CallContext:
@@ -48,7 +55,7 @@ def call_context(
     return CallContext.holding(
         {
             "session": session,
-            "shown_session": shown_session,
+            "secret_session": secret_session,
             "agent": agent,
             "principal": principal,
             "profile": profile,

@@ -265,6 +265,11 @@ class LoopLagged(Event):
     """How long the event loop was blocked."""
 
 
+def shown_session(session: str) -> str:
+    """Return the id of a session as it is shown: the id of a gateway client is a credential."""
+    return session if len(session) <= 16 else session[:8]
+
+
 class EventsDropped(Event):
     """This listener was too slow: events before the next one were dropped."""
 

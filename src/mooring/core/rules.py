@@ -41,6 +41,8 @@ FUNCTIONS = (
     *("bytes", "type", "dyn", "timestamp", "duration", "getFullYear", "getMonth", "getDate", "getDayOfMonth"),
     *("getDayOfWeek", "getDayOfYear", "getHours", "getMinutes", "getSeconds", "getMilliseconds"),
 )
+_MOST_JOINED = 32
+"""Rules that are evaluated together: the evaluator is recursive."""
 _MACROS = frozenset(("all", "exists", "exists_one", "map", "filter"))
 _DEEPEST = 64
 _MOST_VALUES, _MOST_TEXT = 20_000, 4 * 2**20
@@ -184,7 +186,7 @@ class CompiledRule:
 class Residual:
     """Rules of one policy that are undecided for a tool before its arguments are known."""
 
-    __slots__ = ("_arguments", "_limits", "_names", "final", "rules")
+    __slots__ = ("_any", "_arguments", "_limits", "_names", "final", "rules")
 
     def __init__(self, rules: Sequence[CompiledRule], final: Decision | None) -> None:
         self.rules, self.final = tuple(rules), final
@@ -196,6 +198,8 @@ class Residual:
             self._arguments = None if known is None or rule.arguments is None else known | rule.arguments
         macro = any(rule.macro for rule in rules)
         self._limits = (_MOST_VALUES_MACRO, _MOST_TEXT_MACRO) if macro else (_MOST_VALUES, _MOST_TEXT)
+        self._any: Any = None
+        """One program for all rules; it is false if none of them applies. Made for the first call."""
 
     @property
     def arguments(self) -> frozenset[str] | None:
@@ -235,6 +239,8 @@ class Residual:
             context = self._context(facts)
         except RuleError as problem:
             return _failed(self.rules[0], problem)
+        if self._none(context):
+            return self.final
         for rule in self.rules:
             try:
                 if rule.met(context):
@@ -242,6 +248,20 @@ class Residual:
             except RuleError as problem:
                 return _failed(rule, problem)
         return self.final
+
+    def _none(self, context: Any) -> bool:
+        """Whether no rule applies, the usual case, by one evaluation. False if that is not certain: a rule
+        applies, or one cannot be evaluated."""
+        if not 1 < len(self.rules) <= _MOST_JOINED:
+            return False
+        try:
+            if self._any is None:
+                self._any = _compiled(" || ".join(f"(\n{rule.source}\n)" for rule in self.rules))
+            return self._any.execute(context) is False
+        except BaseException as problem:
+            if isinstance(problem, Exception) or type(problem).__name__ == "PanicException":
+                return False
+            raise
 
     def _context(self, facts: Facts) -> Any:
         variables = facts.variables(self._names, self._arguments)

@@ -256,7 +256,7 @@ def _looked_up(found: re.Match[str], context: CallContext, name: str) -> str:
         if kind == "header"
         else context.principal
         if kind == "principal"
-        else context.shown_session or context.session
+        else context.shown_session
     )
     if not value:
         source = f"header {header!r}" if kind == "header" else kind

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
+from mooring.config.audit import stamp
 from mooring.config.logs import logger
 from mooring.core.text import clean_line
 from mooring.core.types import Result
@@ -37,6 +38,15 @@ CLOSE_TIMEOUT = 5.0
 _BATCH = 512
 _LONGEST = 200
 _TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+_SAID = (
+    *("remote", "principal", "profile", "method", "server", "tool", "http", "path", "status", "outcome"),
+    *("error", "session"),
+)
+"""Fields of a line whose values repeat."""
+Entry = tuple[float, tuple[str | int | None, ...], float, int, int, str | None]
+"""One line: time, values of the fields above, seconds, bytes of the request and the response, trace id."""
 
 
 class RequestRecord:
@@ -98,7 +108,7 @@ class AccessLog:
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact = redact
         self._settings: AccessLogSettings | None = None
-        self._waiting: deque[dict[str, Any]] = deque()
+        self._waiting: deque[Entry] = deque()
         self._writing: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._failing = False
@@ -126,49 +136,33 @@ class AccessLog:
         """Write the lines of an HTTP request: one for each JSON-RPC request in it, else one."""
         if self._settings is None:
             return
-        about = {"http": request.method, "path": request.route or None, "status": status}
+        http, route, received = request.method, request.route or None, request.received
         for record in request.records:
-            self.write(record, remote=request.remote, received=request.received, **about)
+            self.write(record, remote=request.remote, received=received, http=http, path=route, status=status)
         if not request.records:
-            self._put(
-                {
-                    "remote": request.remote,
-                    "principal": request.principal,
-                    "profile": request.profile,
-                    **about,
-                    "outcome": "refused" if refused else "ok" if status else "cancelled",
-                    "ms": round(seconds * 1000, 1),
-                    "in": request.received,
-                    "out": request.sent,
-                    "trace": trace_of(request.headers, {}),
-                }
-            )
+            outcome = "refused" if refused else "ok" if status else "cancelled"
+            who = (request.remote, request.principal, request.profile)
+            said = (*who, None, None, None, http, route, status, outcome, None, None)
+            self._put((time.time(), said, seconds, received, request.sent, trace_of(request.headers, {})))
 
-    def write(self, record: RequestRecord, *, remote: str | None, received: int = 0, **about: Any) -> None:
+    def write(
+        self,
+        record: RequestRecord,
+        *,
+        remote: str | None,
+        received: int = 0,
+        http: str | None = None,
+        path: str | None = None,
+        status: int | None = None,
+    ) -> None:
         """Write the line of one JSON-RPC request."""
         if self._settings is None:
             return
-        self._put(
-            {
-                "remote": remote,
-                "principal": record.principal,
-                "profile": record.profile,
-                "method": record.method,
-                "server": record.server,
-                "tool": record.tool,
-                **about,
-                "outcome": record.outcome,
-                "error": record.error,
-                "ms": round(record.seconds * 1000, 1),
-                "in": received,
-                "out": record.sent,
-                "session": record.session,
-                "trace": record.trace,
-            }
-        )
+        who = (remote, record.principal, record.profile, record.method, record.server, record.tool)
+        said = (*who, http, path, status, record.outcome, record.error, record.session)
+        self._put((time.time(), said, record.seconds, received, record.sent, record.trace))
 
-    def _put(self, entry: dict[str, Any]) -> None:
-        entry["time"] = time.time()
+    def _put(self, entry: Entry) -> None:
         if len(self._waiting) >= MAX_WAITING:
             self.lost += 1
             self._lost += 1
@@ -202,18 +196,22 @@ class AccessLog:
         batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
         if settings is None:
             return True
-        if self._lost:
-            batch.insert(0, {"time": batch[0]["time"], "lost": self._lost})
         try:
-            shape = as_json if settings.format == "json" else as_text
-            data = self._redact("\n".join(map(shape, batch)) + "\n").encode()
+            in_json = settings.format == "json"
+            lines = [(as_json if in_json else as_text)(entry) for entry in batch]
+            if self._lost:
+                at = stamp(batch[0][0])
+                lines.insert(
+                    0, f'{{"time": "{at}", "lost": {self._lost}}}' if in_json else f"{at} lost={self._lost}"
+                )
+            data = self._redact("\n".join(lines) + "\n").encode()
             await to_thread.run_sync(_append, settings.path, data)
         except OSError as problem:
             if not self._failing:
                 reason = problem.strerror or problem
                 log.error("access log cannot be written path=%s reason=%s", settings.path, reason)
             self._failing = True
-            self._waiting.extendleft(reversed(batch[1:] if self._lost else batch))
+            self._waiting.extendleft(reversed(batch))
             return False
         self._failing, self._lost = False, 0
         return True
@@ -242,46 +240,47 @@ def _append(path: str, data: bytes) -> None:
             os.close(file)
 
 
-@lru_cache(maxsize=2)
-def _second(at: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
-
-
-def _stamp(at: float) -> str:
-    return f"{_second(int(at))}.{int(at * 1000) % 1000:03}Z"
-
-
-@lru_cache(maxsize=4096)
 def _cleaned(text: str) -> str:
     return (text if text.isascii() and text.isprintable() else clean_line(text))[:_LONGEST]
 
 
 @lru_cache(maxsize=4096)
-def _json_text(text: str) -> str:
-    return json.dumps(_cleaned(text))
+def _json_fields(said: tuple[Any, ...]) -> str:
+    """Return the fields that repeat from request to request, so that their encoding is kept."""
+    named = zip(_SAID, said, strict=True)
+    return "".join(
+        f', "{name}": {json.dumps(_cleaned(value)) if isinstance(value, str) else value}'
+        for name, value in named
+        if value is not None and value != ""
+    )
 
 
-def as_json(entry: Mapping[str, Any]) -> str:
-    """Return the line as JSON. Names and other texts repeat, so their encoding is kept."""
-    parts = [f'{{"time": "{_stamp(entry["time"])}"']
-    for name, value in entry.items():
-        if value is None or value == "" or name == "time":
-            continue
-        parts.append(f'"{name}": {_json_text(value) if isinstance(value, str) else value}')
-    return ", ".join(parts) + "}"
-
-
-def as_text(entry: Mapping[str, Any]) -> str:
-    """Return `key=value` pairs; values with spaces, quotes or `=` are quoted as in JSON."""
-    words = [_stamp(entry["time"])]
-    for name, value in entry.items():
-        if value is None or value == "" or name == "time":
-            continue
-        words.append(f"{name}={_quoted(value) if isinstance(value, str) else value}")
-    return " ".join(words)
+def as_json(entry: Entry) -> str:
+    """Return the line as JSON."""
+    at, said, seconds, received, sent, trace = entry
+    end = "" if trace is None else f', "trace": {json.dumps(_cleaned(trace))}'
+    numbers = f'"ms": {round(seconds * 1000, 1)}, "in": {received}, "out": {sent}'
+    return f'{{"time": "{stamp(at)}"{_json_fields(said)}, {numbers}{end}}}'
 
 
 @lru_cache(maxsize=4096)
+def _text_fields(said: tuple[Any, ...]) -> str:
+    named = zip(_SAID, said, strict=True)
+    return "".join(
+        f" {name}={_quoted(value) if isinstance(value, str) else value}"
+        for name, value in named
+        if value is not None and value != ""
+    )
+
+
+def as_text(entry: Entry) -> str:
+    """Return `key=value` pairs; values with spaces, quotes or `=` are quoted as in JSON."""
+    at, said, seconds, received, sent, trace = entry
+    end = "" if trace is None else f" trace={_quoted(trace)}"
+    numbers = f"ms={round(seconds * 1000, 1)} in={received} out={sent}"
+    return f"{stamp(at)}{_text_fields(said)} {numbers}{end}"
+
+
 def _quoted(value: str) -> str:
     text = _cleaned(value)
     plain = text.isprintable() and not re.search(r"""[\s"=\\]""", text)

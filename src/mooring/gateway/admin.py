@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from mooring import __version__
 from mooring.config.logs import logger
+from mooring.core.events import shown_session
 from mooring.errors import MooringError, UnknownServer
 from mooring.gateway.host_admin import HostAdmin, lock_changes
 from mooring.gateway.logs import set_level
@@ -305,7 +306,9 @@ class AdminApi:
                 event, waiting = waiting.result(), None
                 if event is None:
                     break
-                said = {"event": type(event).__name__, "time": time.time(), **asdict(event)}
+                said: dict[str, Any] = {"event": type(event).__name__, "time": time.time(), **asdict(event)}
+                if isinstance(said.get("session"), str):
+                    said["session"] = shown_session(said["session"])
                 line = json.dumps(self._host.redact.within(said), default=str)
                 await request.write(b"data: " + line.encode() + b"\n\n")
             await request.end_stream()

@@ -196,6 +196,9 @@ class Gateway:
             if not self.under_way:
                 self._idle.set()
             record.seconds = time.monotonic() - started
+            if record.outcome == "cancelled" and caller.outcome not in (None, "cancelled"):
+                # The client left between the end of the call and its response.
+                record.outcome = "ok" if caller.outcome == "ok" else "error"
             if message["method"] in METHODS:
                 record.method = message["method"]
             self._locate(record, client, params)
@@ -218,7 +221,7 @@ class Gateway:
         audit, verb = runtime_of(self.host).audit, _NOTED.get(str(message["method"]))
         # A call that is suspended until the client answers is recorded when it ends.
         waits = verb == "call" and record.outcome == "ok"
-        if audit is None or verb is None or caller.noted or waits:
+        if audit is None or verb is None or caller.outcome is not None or waits:
             return
         params = fields(message.get("params"))
         audit.note(

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
@@ -139,6 +139,25 @@ class GatewayApp:
             await request.finish(response)
 
 
+def request_place(scope: Scope) -> tuple[str, str, str]:
+    """Return the base path of a request, and its path below that, decoded and as it was sent."""
+    path: str = scope["path"]
+    base: str = scope.get("root_path", "").rstrip("/")
+    raw = (scope.get("raw_path") or quote(path).encode()).decode("latin-1").partition("?")[0]
+    path, raw = _below(path, base), _below(raw, base)
+    if not raw.endswith("/"):
+        path = path.rstrip("/") or "/"  # Litestar adds a slash
+    # Litestar removes the path of a mount without adding it to `root_path`.
+    whole, own = unquote(raw).rstrip("/"), path.rstrip("/")
+    mount = whole[: len(whole) - len(own)] if whole.endswith(own) else ""
+    if mount.startswith("/") and not mount.startswith("//") and not mount.endswith("/"):
+        parts = raw.split("/", mount.count("/") + 1)
+        below = "".join(parts[mount.count("/") + 1 :])
+        if unquote(raw.removesuffix(below)).rstrip("/") == mount:  # no encoded slash in it
+            return base + mount, path, f"/{below}"
+    return base, path, raw
+
+
 def _below(path: str, root: str) -> str:
     """Return a path without the root path, which it has since ASGI 3; some servers still leave it out."""
     return path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
@@ -152,19 +171,17 @@ class AsgiRequest(WebRequest):
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw = [(bytes(name), bytes(value)) for name, value in scope["headers"]]
         headers = CIMultiDict((name.decode("latin-1"), value.decode("latin-1")) for name, value in raw)
-        root: str = scope.get("root_path", "").rstrip("/")
-        path: str = scope["path"]
-        raw_path = (scope.get("raw_path") or quote(path).encode()).decode("latin-1").partition("?")[0]
+        base, path, raw_path = request_place(scope)
         client, server = scope.get("client"), scope.get("server")
         super().__init__(
             method=scope["method"],
-            path=_below(path, root),
-            raw_path=_below(raw_path, root),
+            path=path,
+            raw_path=raw_path,
             query_string=scope.get("query_string", b"").decode("latin-1"),
             headers=CIMultiDictProxy(headers),
             raw_headers=raw,
             peer=client[0] if client else None,
-            base=root,
+            base=base,
         )
         self.local = bool(server) and is_loopback(str(server[0]))
         self._receive, self._send = receive, send

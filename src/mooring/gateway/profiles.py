@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from mooring.audit import CALLER
@@ -154,7 +153,7 @@ class Profile:
             session.id,
             session.agent_id,
             session.principal,
-            shown_session=sha256(session.id.encode()).hexdigest()[:32],
+            secret_session=True,
             profile=self.name,
             headers=EMPTY if caller is None else caller.headers,
         )

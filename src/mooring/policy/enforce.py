@@ -464,7 +464,7 @@ def tool_call(tool: Tool, arguments: Mapping[str, Any], context: CallContext) ->
         name=tool.name,
         arguments=arguments,
         annotations=tool.annotations,
-        session=context.shown_session or context.session,
+        session=context.shown_session,
         agent=context.agent,
         principal=context.principal,
         profile=context.profile,

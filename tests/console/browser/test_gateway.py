@@ -71,7 +71,9 @@ async def test_a_gateway_with_tokens_asks_for_one_and_shows_its_clients(
     browser: Chromium, config: Any, project: Path
 ) -> None:
     document = demo("clock", "notes")
-    document["gateway"] = {"profiles": {"reading": {"servers": ["notes"], "allow": ["read_*", "list_*"]}}}
+    document["gateway"] = {
+        "profiles": {"reading": {"servers": ["notes"], "allow": ["notes/read_*", "notes/list_*"]}}
+    }
     path = config(document)
     made = {}
     for name, scope in (("ana", "admin"), ("agent", "tools")):
@@ -84,6 +86,9 @@ async def test_a_gateway_with_tokens_asks_for_one_and_shows_its_clients(
         page = await browser.page()
         await page.open(address)
         assert await page.js("document.querySelector('#app') === null")
+        # The form has the style of the console, although its policy allows no script.
+        assert await page.js("getComputedStyle(document.querySelector('.login-page')).maxWidth") == "460px"
+        assert [*await page.axe(), *await too_wide(page), *page.problems] == []
         # A token without the scope is refused; the form stays.
         for token, text in ((made["agent"], "admin"), (made["ana"], "")):
             await page.fill("input[name=token]", token)

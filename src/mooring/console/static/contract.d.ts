@@ -242,7 +242,7 @@ export interface Values {
     limits: Record<string, number | null>;
     connections: number;
   };
-  cluster: null | { nodes: Record<string, unknown>[]; owners: Record<string, unknown>[] };
+  cluster: null | { nodes: Record<string, unknown>[]; owners: Record<string, unknown>[]; problem?: string };
 }
 
 export interface Tables {

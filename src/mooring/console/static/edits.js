@@ -61,7 +61,12 @@ export async function propose(api, title, edits) {
             diffView(file.diff),
           ),
         ),
-        answer?.notes.map((note, index) => h("p", { class: "muted", key: String(index), dir: "auto" }, note)),
+        answer &&
+          answer.notes.length > 0 &&
+          callout(
+            "warn",
+            answer.notes.map((note, index) => h("p", { key: String(index), class: "wrap-any", dir: "auto" }, note)),
+          ),
         h(
           "div",
           { class: "row end" },

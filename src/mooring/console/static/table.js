@@ -288,6 +288,7 @@ class Grid {
   toggle(id) {
     const next = new Set(this.props.checked);
     if (!next.delete(id)) next.add(id);
+    this.props.checked = next; // another row may be checked before the next paint
     this.props.onCheck?.(next);
   }
 

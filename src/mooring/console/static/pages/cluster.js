@@ -3,7 +3,7 @@
 import { h } from "../dom.js";
 import { ago, count } from "../format.js";
 import { table } from "../table.js";
-import { empty, foreign, section, statePill } from "../ui.js";
+import { callout, empty, foreign, section, statePill } from "../ui.js";
 
 /** @type {import("../main.js").Page} */
 const page = {
@@ -25,7 +25,11 @@ function make({ store }) {
       { class: "centered wide-page" },
       h("div", { class: "page-head" }, h("h1", null, "Cluster")),
       cluster
-        ? [part("Nodes", cluster.nodes, store.now()), part("Owners", cluster.owners, store.now())]
+        ? [
+            cluster.problem && callout("bad", h("p", { dir: "auto" }, cluster.problem)),
+            part("Nodes", cluster.nodes, store.now()),
+            part("Owners", cluster.owners, store.now()),
+          ]
         : empty("This gateway is not part of a cluster", "Set gateway.cluster in the configuration to join one."),
     );
   };
@@ -34,6 +38,7 @@ function make({ store }) {
 /** @param {string} title @param {Record<string, unknown>[]} rows @param {number} now */
 function part(title, rows, now) {
   const keys = [...new Set(rows.flatMap((row) => Object.keys(row)))].slice(0, 8);
+  if (!rows.length) return section(title, h("p", { class: "muted" }, "None."));
   const named = rows.map((row, index) => ({ index, row }));
   return section(
     title,
@@ -46,10 +51,9 @@ function part(title, rows, now) {
           rows: named,
           id: ({ index }) => String(index),
           rowHeight: 40,
-          empty: "None.",
           columns: keys.map((key, index) => ({
             id: key,
-            title: key.replaceAll("_", " "),
+            title: (key[0] ?? "").toUpperCase() + key.slice(1).replaceAll("_", " "),
             width: "minmax(90px, 1fr)",
             wide: index > 2,
             sort: ({ row }) => (typeof row[key] === "number" ? /** @type {number} */ (row[key]) : String(row[key])),
@@ -65,8 +69,9 @@ function part(title, rows, now) {
 /** @param {string} key @param {unknown} value @param {number} now */
 function cell(key, value, now) {
   if (value === null || value === undefined) return "–";
-  if (key === "state") return statePill(String(value));
+  if (key === "state" || key === "lease") return statePill(String(value));
   if (typeof value === "number") return value > 1e9 && value < 1e10 ? ago(value, now) : count(value);
+  if (Array.isArray(value)) return value.length ? foreign(value.join(", ")) : "–";
   return foreign(
     typeof value === "string" ? value : JSON.stringify(value),
     key === "name" || key === "id" ? "strong" : "",

@@ -159,8 +159,15 @@ function clients({ store, api }) {
 function profiles({ store }) {
   const rows = store.rows("profiles");
   if (!rows.length) return null;
+  const empty = store.values.totals?.tools ? rows.filter((row) => !row.tools).map((row) => row.id || "default") : [];
   return section(
     "Profiles",
+    empty.length > 0 &&
+      callout(
+        "warn",
+        h("p", null, `No tool is in the profile ${empty.join(", ")}. Globs are compared with SERVER/TOOL, e.g. `),
+        h("code", null, "notes/read_*"),
+      ),
     h(
       "div",
       { class: "short-grid" },

@@ -124,7 +124,11 @@ function cardView({ context, item }, form, busy, send, paste) {
       ["Tool", item.tool && foreign(item.tool, "mono")],
       ["Session", item.session],
     ]),
-    hasKeys(item.arguments) ? jsonView(item.arguments, "Arguments") : null,
+    item.kind === "plan"
+      ? program(item.arguments)
+      : hasKeys(item.arguments)
+        ? jsonView(item.arguments, "Arguments")
+        : null,
     form && formView(form),
     (item.mode === "url" || item.kind === "login") && item.url ? address(item) : null,
     paste && callback(item, paste),
@@ -136,6 +140,11 @@ function cardView({ context, item }, form, busy, send, paste) {
       ),
     ),
   ];
+}
+
+/** The code of a script. @param {any} given */
+function program(given) {
+  return typeof given?.code === "string" ? codeBlock(given.code, "Program") : null;
 }
 
 /** @param {string} names */
