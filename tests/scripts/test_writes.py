@@ -203,6 +203,7 @@ async def test_writes_that_come_in_another_order_are_sent_in_the_order_of_the_pl
 
         class Slow:
             id, catalog = session.id, session.catalog
+            agent_id, principal = session.agent_id, session.principal
             call = staticmethod(delayed)
 
         result = await ScriptTools(True).call(
