@@ -52,6 +52,10 @@ class Runtime(Protocol):
         """Return why a script must have a call of a tool approved; None if it may call it at once."""
         ...
 
+    def denies(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> str | None:
+        """Return why the policy denies a call with these arguments, or None."""
+        ...
+
     async def approve(self, request: ApprovalRequest, timeout: float) -> bool: ...
     @property
     def observed(self) -> bool:

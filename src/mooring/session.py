@@ -97,7 +97,7 @@ class HostRuntime:
         self.policy, self._guards = policy, tuple(guards)
         self._chain: GuardChain | None = None
         self.allows, self.permit = policy.allows, policy.permit
-        self.plans, self.approve = policy.plans, policy.approve
+        self.plans, self.denies, self.approve = policy.plans, policy.denies, policy.approve
         self._workers: Any = None
         self.exposure, self.withheld = builder.exposure, builder.withheld
 

@@ -71,6 +71,18 @@ def test_a_write_without_a_terminal_is_not_made_and_yes_approves_it(config: str)
     assert (approved.returncode, approved.stdout) == (0, "written\n"), approved.stderr
 
 
+def test_a_script_that_stops_after_a_write_failed_and_was_not_just_refused(config: str) -> None:
+    """The text of the first write is not what the plan took it for."""
+    code = (
+        'r = await mcp_notes_write_note(title="a", text="b")\n'
+        'planned = "result of" in str(r) or "other" in str(r)\n'
+        'await mcp_notes_write_note(title="x" if planned else "y", text="b")'
+    )
+    done = mooring("run", "-", "--yes", "--config", config, stdin=code)
+    assert "is not in the plan that was approved" in done.stderr
+    assert done.returncode == 1
+
+
 def test_mistakes_and_missing_files_are_explained(config: str) -> None:
     wrong = mooring("run", "-", "--config", config, stdin="await mcp_notes_lst()")
     assert wrong.returncode == 1

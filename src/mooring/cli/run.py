@@ -26,7 +26,7 @@ before it starts. Needs the extra `mooring[scripts]`.
 Before the first call that may change something, mooring shows the plan of all
 such calls and asks on the terminal. Without a terminal, it prints the plan on
 standard error and stops: review it, then use --yes. Exit code 3: the plan was
-not approved."""
+not approved and nothing was written. Exit code 1: the script failed."""
 EXAMPLES = """\
   mooring run report.py
   mooring run cleanup.py --yes
@@ -41,7 +41,7 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.app import exit_code
+    from mooring.cli.app import FAILED, exit_code
     from mooring.cli.ask import elicitation_handler
     from mooring.cli.hosting import chosen, gather, open_host
     from mooring.cli.progress import progress_bar
@@ -69,7 +69,9 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         out.error(result.text)
     elif result.text:
         out.lines([result.text if out.width is None else clean(result.text)])
-    return exit_code(result.error) if result.error else int(result.is_error)
+    if result.error is None:
+        return int(result.is_error)
+    return FAILED if _wrote(result) else exit_code(result.error)
 
 
 async def _approved(request: ApprovalRequest, out: Output) -> bool:
@@ -84,6 +86,14 @@ async def _approved(request: ApprovalRequest, out: Output) -> bool:
     if not on_terminal():
         out.error(clean(plan_text(request)), label="plan:")
     return await confirm(f"{plan_text(request)}\nApprove?", "The plan was not approved.", out)
+
+
+def _wrote(result: Result) -> bool:
+    """Whether a write of the script took effect, or may have."""
+    from mooring.scripts.run import META
+
+    calls = result.meta.get(META, {}).get("calls", [])
+    return any(call.get("write") and call["state"] in ("ok", "unknown", "cancelled") for call in calls)
 
 
 def _document(result: Result) -> dict[str, object]:

@@ -183,6 +183,9 @@ class Profile:
     def plans(self, tool: Tool) -> str | None:
         return self._runtime.plans(tool)
 
+    def denies(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> str | None:
+        return self._runtime.denies(tool, arguments, context)
+
     async def approve(self, request: ApprovalRequest, timeout: float) -> bool:
         """Ask the client by elicitation; a client that cannot answer leaves the question to the host."""
         answer = await _asked_client(request, timeout)

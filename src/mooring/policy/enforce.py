@@ -320,6 +320,14 @@ class PolicyEnforcer:
             f"{tool.server!r} does not mark {tool.remote_name!r} as read-only, or its hints are not trusted"
         )
 
+    def denies(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> str | None:
+        """Return why the configured policies deny a call of a plan; None if they do not, or must ask an
+        external service."""
+        if tool.server in self._own:
+            return None
+        decision = self.decision(tool, arguments, context)
+        return decision.reason if decision.verdict == "deny" else None
+
     async def approve(self, request: ApprovalRequest, timeout: float) -> bool:
         """Ask for approval of the plan of a script; return whether it was given."""
         self._emit(

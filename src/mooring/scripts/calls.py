@@ -77,6 +77,7 @@ class ScriptCall:
             "ok": self.state == "ok",
             "state": self.state,
             "ms": round(self.took * 1000, 1),
+            **({"write": True} if self.write else {}),
         }
 
 

@@ -19,7 +19,10 @@ MOST_QUESTIONS = 5
 """Plans that one script may ask for."""
 SHOWN_CALLS, SHOWN_TEXT = 10, 500
 _FIRST_NUMBER, _PER_CALL = 8_000_000_000_000, 1_000
+_SECOND_NUMBER, _SECOND_STEP, _FRACTION = 3, 7, 0.390625
 _DEEPEST, _MOST_LEAVES = 4, 200
+
+_OTHER_MEMBER = "\u27eaother\u27eb"
 
 Decision = Literal["go", "ask", "refuse"]
 Path = tuple[str | int, ...]
@@ -72,10 +75,16 @@ class WritePlan(Value):
 
 
 class StandIns:
-    """Stand-ins for the results of planned writes."""
+    """Stand-ins for the results of planned writes.
 
-    def __init__(self) -> None:
-        self._numbers: dict[int, tuple[int, Path]] = {}
+    Those of the second pass have other values: small numbers, numbers with a fraction, texts with other
+    characters, the other truth value, empty lists, objects with one more member. So a value that was made of
+    a stand-in differs between the passes, unless it is the stand-in itself or a text that contains it.
+    """
+
+    def __init__(self, *, second: bool = False) -> None:
+        self._second = second
+        self._numbers: dict[int | float, tuple[int, Path]] = {}
         self._texts: dict[str, tuple[int, Path]] = {}
 
     def make(self, index: int, schema: Mapping[str, Any] | None) -> Any:
@@ -99,8 +108,8 @@ class StandIns:
                 if text in value:
                     value = value.replace(text, str(_part(results, *source)))
             return value
-        if isinstance(value, int | float) and not isinstance(value, bool) and value in self._numbers:
-            return _part(results, *self._numbers[int(value)])
+        if (source := self._source(value)) is not None:
+            return _part(results, *source)
         if isinstance(value, Mapping):
             pairs = cast("Mapping[str, Any]", value).items()
             return {key: self.expanded(item, results) for key, item in pairs}
@@ -112,8 +121,8 @@ class StandIns:
         """Return a value for a person: stand-in numbers as text, long texts cut."""
         if isinstance(value, str):
             return value if len(value) <= SHOWN_TEXT else f"{value[:SHOWN_TEXT]}… ({len(value):,} characters)"
-        if isinstance(value, int | float) and not isinstance(value, bool) and value in self._numbers:
-            return _name(*self._numbers[int(value)])
+        if (source := self._source(value)) is not None:
+            return _name(*source)
         if isinstance(value, Mapping):
             return {key: self.shown(item) for key, item in cast("Mapping[str, Any]", value).items()}
         if isinstance(value, list | tuple):
@@ -121,8 +130,46 @@ class StandIns:
             return [self.shown(item) for item in items[:50]]
         return value
 
+    def same(self, value: Any, again: Any, second: StandIns) -> bool:
+        """Return whether a value of the first pass and one of the second are equal, apart from stand-ins for
+        the same result."""
+        if isinstance(value, Mapping) and isinstance(again, Mapping):
+            one, other = cast("Mapping[str, Any]", value), cast("Mapping[str, Any]", again)
+            return one.keys() == other.keys() and all(
+                self.same(item, other[key], second) for key, item in one.items()
+            )
+        if isinstance(value, list | tuple) and isinstance(again, list | tuple):
+            items, others = cast("Sequence[Any]", value), cast("Sequence[Any]", again)
+            return len(items) == len(others) and all(
+                self.same(item, other, second) for item, other in zip(items, others, strict=True)
+            )
+        if isinstance(value, str) and isinstance(again, str):
+            for text, source in second._texts.items():
+                again = again.replace(text, _name(*source))
+            return value == again
+        if (source := self._source(value)) is not None:
+            return source == second._source(again)
+        return canonical(value) == canonical(again)
+
+    def used(self, value: Any) -> bool:
+        """Return whether a value contains a stand-in."""
+        if isinstance(value, str):
+            return any(text in value for text in self._texts)
+        if isinstance(value, Mapping):
+            return any(map(self.used, cast("Mapping[str, Any]", value).values()))
+        if isinstance(value, list | tuple):
+            return any(map(self.used, cast("Sequence[Any]", value)))
+        return self._source(value) is not None
+
+    def _source(self, value: Any) -> tuple[int, Path] | None:
+        """Return what a number stands for. 7.0 is not 7: the text that is sent differs."""
+        if type(value) not in (int, float):
+            return None
+        found = self._numbers.get(value)
+        return found if found is None or type(value) is int or self._second else None
+
     def _text(self, index: int, path: Path) -> str:
-        text = _name(index, path)
+        text = _other_name(index, path) if self._second else _name(index, path)
         self._texts[text] = (index, path)
         return text
 
@@ -134,19 +181,34 @@ class StandIns:
             return self._text(index, path)
         if kind == "object" and isinstance(given.get("properties"), Mapping):
             members = cast("Mapping[str, Any]", given["properties"]).items()
-            return {name: self._value(index, one, (*path, name), left) for name, one in members}
+            value = {name: self._value(index, one, (*path, name), left) for name, one in members}
+            return {**value, _OTHER_MEMBER: None} if self._second else value
         if kind == "array":
-            return [self._value(index, given.get("items"), (*path, 0), left)]
+            item = self._value(index, given.get("items"), (*path, 0), left)
+            return [] if self._second else [item]
         if kind in ("integer", "number"):
-            number = _FIRST_NUMBER + index * _PER_CALL + len(self._numbers) % _PER_CALL
-            self._numbers[number] = (index, path)
-            return number
-        return True if kind == "boolean" else None if kind == "null" else self._text(index, path)
+            return self._number(index, path, whole=kind == "integer")
+        if kind == "boolean":
+            return not self._second
+        return None if kind == "null" else self._text(index, path)
+
+    def _number(self, index: int, path: Path, *, whole: bool) -> int | float:
+        count = len(self._numbers)
+        number: int | float = _FIRST_NUMBER + index * _PER_CALL + count % _PER_CALL
+        if self._second:
+            number = _SECOND_NUMBER + count * _SECOND_STEP + (0 if whole else _FRACTION)
+        self._numbers[number] = (index, path)
+        return number
 
 
 def _name(index: int, path: Path) -> str:
     part = "." + ".".join(map(str, path)) if path else ""
     return f"\u27e6result of write {index + 1}{part}\u27e7"
+
+
+def _other_name(index: int, path: Path) -> str:
+    """Return a text that shares no beginning, end or word with the one of the first pass."""
+    return f"\u27ea{'/'.join(('other', str(index), *map(str, path), 'value'))}\u27eb"
 
 
 def _part(results: Mapping[int, Any], index: int, path: Path) -> Any:
@@ -224,6 +286,17 @@ class Approvals:
         """Record the result of a planned write."""
         if index is not None:
             self._results[index] = value
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the script needs another plan and may not ask for one."""
+        return (
+            self._plan is not None
+            and self._approved
+            and not self._plan.complete
+            and not self._left
+            and self.questions >= self._most
+        )
 
     @property
     def left(self) -> tuple[PlannedCall, ...]:

@@ -24,11 +24,11 @@ from mooring.scripts.calls import (
     Settled,
     Stopped,
     cancel,
-    encoded,
     script_error,
     summary,
 )
-from mooring.scripts.plan import Approvals, PlannedCall, WritePlan
+from mooring.scripts.dryrun import DryRun
+from mooring.scripts.plan import MOST_QUESTIONS, Approvals, StandIns, WritePlan
 from mooring.scripts.stubs import HEADER, Stub, function_names, identifiers, stub_of
 from mooring.scripts.workers import Worker, WorkerLost, Workers
 
@@ -47,10 +47,6 @@ META = "mooring/script"
 """Key of the `meta` of a result: the id of the script and its calls."""
 
 
-class Refused(Stopped):
-    """The dry run showed that the script must not continue."""
-
-
 class ScriptRun:
     """One run of a script in a session."""
 
@@ -60,6 +56,7 @@ class ScriptRun:
         call: Callable[..., Awaitable[Result]],
         tools: Mapping[str, Tool],
         plans: Callable[[Tool], str | None],
+        denies: Callable[[Tool, Mapping[str, Any]], str | None],
         approve: Callable[[ApprovalRequest, float], Awaitable[bool]],
         emit: Callable[[Event], None],
         observed: Callable[[], bool],
@@ -74,6 +71,7 @@ class ScriptRun:
             call: `Session.call` of the session.
             tools: The tools that the model of this session may call, by local name.
             plans: Returns why a tool must be planned, or None for one that may be called at once.
+            denies: Returns why the policy denies a call with these arguments, or None.
             approve: Asks for approval of a plan.
             emit: Receives the events of the script.
             observed: Returns whether a stream delivers the events of calls.
@@ -83,7 +81,7 @@ class ScriptRun:
             timeout: Seconds for everything but waiting for a person.
             on_call: Called after each call, with the number of finished calls and a text.
         """
-        self._plans, self._approve, self._emit = plans, approve, emit
+        self._plans, self._denies, self._approve, self._emit = plans, denies, approve, emit
         self._workers, self._settings, self._session_id = workers, settings, session
         self._timeout = timeout
         self._functions = function_names(tools.values())
@@ -194,7 +192,7 @@ class ScriptRun:
         """Handle the events of the script until it ends; return its value."""
         while True:
             assert self._worker is not None
-            self._heard(event, self._calls)
+            self._heard(event)
             event["calls"], event["printed"] = [], ""
             self._at_rest = event["event"] in ("done", "invalid", "error")
             match event["event"]:
@@ -217,13 +215,12 @@ class ScriptRun:
                 case _:
                     raise Stopped(self._problem(event))
 
-    def _heard(self, event: dict[str, Any], calls: CallsById) -> None:
+    def _heard(self, event: dict[str, Any]) -> None:
         """Store the printed text, and start the calls that the script made."""
-        if calls is self._calls:
-            self._printed.append(event["printed"])
-            self._length += len(event["printed"])
+        self._printed.append(event["printed"])
+        self._length += len(event["printed"])
         for one in event["calls"]:
-            self._begin(one, calls)
+            self._begin(one)
 
     def _problem(self, event: dict[str, Any]) -> MooringError:
         match event["event"]:
@@ -250,16 +247,17 @@ class ScriptRun:
             return f"`{line(name, 60)}` is not defined{more}"
         return text
 
-    def _begin(self, one: dict[str, Any], calls: CallsById, *, planned: int | None = None) -> ScriptCall:
-        """Start a read of the script; a write is only noted."""
+    def _noted(self, one: dict[str, Any]) -> ScriptCall:
         name = one["name"]
         given = self._caller.arguments(self._stubs[name], one["arguments"])
-        call = calls[one["id"]] = ScriptCall(self._functions[name], given, write=name in self._pausing)
+        return ScriptCall(self._functions[name], given, write=name in self._pausing)
+
+    def _begin(self, one: dict[str, Any], *, planned: int | None = None) -> ScriptCall:
+        """Start a read of the script; a write is only noted."""
+        call = self._calls[one["id"]] = self._noted(one)
         call.planned = planned
         if not call.write:
             self._caller.start(call)
-            if calls is not self._calls:
-                self._planning.append(call)
         return call
 
     async def _settled(self, calls: CallsById, pending: list[int]) -> list[Settled]:
@@ -278,6 +276,17 @@ class ScriptRun:
             raise Stopped(self._denied(one["name"], "`scripts.writes` is `deny`"))
         given = self._caller.arguments(self._stubs[one["name"]], one["arguments"])
         decision, index = self._approvals.decide(one["name"], given)
+        if decision == "refuse" and self._approvals.exhausted:
+            raise Stopped(
+                PolicyDenied(
+                    f"The script was stopped before {self._functions[one['name']].name!r}: it needs the "
+                    f"results of its writes again and again, and a script may ask for {MOST_QUESTIONS} plans "
+                    "only. Split it into several scripts.",
+                    server=OWNER,
+                    tool="script_run",
+                    reason=f"more than {MOST_QUESTIONS} plans",
+                )
+            )
         if decision == "refuse":
             raise Stopped(
                 PolicyDenied(
@@ -291,7 +300,7 @@ class ScriptRun:
         if decision == "ask":
             return await self._planned(code)
         assert index is not None
-        self._held[index] = self._begin(one, self._calls, planned=index)
+        self._held[index] = self._begin(one, planned=index)
         for ready in self._approvals.release(index):
             self._caller.start(self._held.pop(ready))
         event, _ = await self._worker.exchange("go")
@@ -317,6 +326,7 @@ class ScriptRun:
             raise Stopped(self._problem(event))
         plan = await self._dry_run(snapshot)
         await self._give_back()
+        self._refuse_denied(plan)
         self._approvals.propose(plan)
         reasons = {self._plans(self._functions[call.function]) or "" for call in plan.calls}
         request = ApprovalRequest(
@@ -341,6 +351,23 @@ class ScriptRun:
         event, _ = await self._worker.exchange("load", snapshot, **self._frame(self._pausing))
         return event
 
+    def _refuse_denied(self, plan: WritePlan) -> None:
+        """End the script before the question if the policy denies a call of the plan in any case."""
+        for call in plan.calls:
+            if self._approvals.stand_ins.used(call.arguments):
+                continue  # decided when the result is known
+            if (why := self._denies(self._functions[call.function], call.arguments)) is not None:
+                raise Stopped(
+                    PolicyDenied(
+                        f"The script was stopped before its next write: its plan has {call.tool!r} with "
+                        f"{line(dumps(call.arguments), 200)}, which the policy denies ({line(why, 200)}). "
+                        "Leave this call out.",
+                        server=OWNER,
+                        tool="script_run",
+                        reason=why,
+                    )
+                )
+
     async def _asked(self, request: ApprovalRequest) -> bool:
         """Ask a person. The time limit of the script does not run meanwhile."""
         assert self._limit is not None
@@ -356,59 +383,42 @@ class ScriptRun:
         """Run the rest of the script with stand-ins for the results of writes. Reads are made."""
         assert self._worker is not None
         calls: CallsById = dict(self._calls)
-        planned: list[PlannedCall] = []
-        stood: dict[int, bytes] = {}
         before = len(self._planning)
+        self._approvals.stand_ins = StandIns()
+        search = DryRun(
+            self._worker,
+            snapshot,
+            self._approvals.stand_ins,
+            calls=calls,
+            frame=self._frame([], dry=True),
+            noted=self._noted,
+            send=self._read_for_plan,
+            settled=lambda pending: self._settled(calls, pending),
+        )
         try:
-            event, _ = await self._worker.exchange("load", snapshot, **self._frame([], dry=True))
-            while True:
-                for one in event["calls"]:
-                    call = self._begin(one, calls)
-                    if call.write:
-                        tool = call.tool
-                        stand_in = self._approvals.stand_ins.make(len(planned), tool.output_schema)
-                        stood[one["id"]] = encoded(stand_in)
-                        planned.append(
-                            PlannedCall(
-                                function=one["name"],
-                                tool=tool.name,
-                                server=tool.server,
-                                arguments=call.arguments,
-                            )
-                        )
-                if event["event"] != "waiting":
-                    return self._found(event, tuple(planned), len(self._planning) - before)
-                ready = [(id_, True, stood[id_]) for id_ in event["pending"] if id_ in stood]
-                if not ready:
-                    ready = await self._settled(calls, event["pending"])
-                event, _ = await self._worker.results(ready)
-        except Refused:
-            raise
-        except Stopped as stopped:
-            return WritePlan(calls=tuple(planned), complete=False, why_open=line(str(stopped), 200))
+            plan, event = await search.find()
         finally:
             await cancel([call for id_, call in calls.items() if id_ not in self._calls])
+        self._check(plan, event, len(self._planning) - before)
+        return plan
 
-    def _found(self, event: dict[str, Any], planned: tuple[PlannedCall, ...], reads: int) -> WritePlan:
-        """Return the plan, if the script may make all of its calls: the reads for it count as well."""
+    def _read_for_plan(self, call: ScriptCall) -> None:
+        self._planning.append(call)
+        self._caller.start(call)
+
+    def _check(self, plan: WritePlan, event: dict[str, Any] | None, reads: int) -> None:
+        """Refuse a plan with more calls than the script may make: the reads for it count as well."""
         made = len(self._calls) + len(self._planning)
-        most = made + reads + len(planned) > self._settings.calls
-        if most or (event["event"] == "limit" and "more calls" in event["text"]):
-            raise Refused(
+        most = made + reads + len(plan.calls) > self._settings.calls
+        if most or (event is not None and event["event"] == "limit" and "more calls" in event["text"]):
+            raise Stopped(
                 script_error(
                     "The script was stopped before its first write: it would make more than "
                     f"{self._settings.calls} calls (`scripts.calls`), including the reads for the plan."
                 )
             )
-        if event["event"] == "done":
-            return WritePlan(calls=planned, complete=True)
-        if event["event"] == "error":
-            return WritePlan(
-                calls=planned,
-                complete=False,
-                why_open="the script then uses the result of a write, and may ask again",
-            )
-        raise Refused(self._problem(event))
+        if event is not None and event["event"] not in ("done", "error"):
+            raise Stopped(self._problem(event))
 
     def _denied(self, function: str, why: str) -> MooringError:
         tool = self._functions[function]

@@ -143,6 +143,7 @@ class ScriptTools:
             call=session.call,
             tools=session.catalog.tools,
             plans=runtime.plans,
+            denies=lambda tool, given: runtime.denies(tool, given, runtime.context(session)),
             approve=runtime.approve,
             emit=runtime.emit,
             observed=lambda: runtime.observed,
