@@ -22,14 +22,11 @@ PAGES = {
     "examples/README.md": "examples/README.md",
 }
 """Files of the repository that are pages of the site, with their places there."""
-LATER = ("cluster.md", "console.md", "console-api.md")
-"""Pages that nav names already and that other changes bring."""
 LINK = re.compile(r"(!?\[[^\]]*\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)]*)?\)")
 FENCE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 
 
 def on_config(config: Any) -> Any:
-    config.nav = list(_present(config.nav))
     config.plugins["llmstxt"].config.sections = {
         section: list(_files(pages)) for entry in config.nav for section, pages in entry.items()
     }
@@ -88,16 +85,6 @@ def _on_site(target: str) -> str | None:
     if target in PAGES:
         return PAGES[target]
     return target.removeprefix(DOCS) if target.startswith(DOCS) else None
-
-
-def _present(nav: list[Any]) -> Iterator[Any]:
-    """The entries of nav without those of `LATER` that are not there yet."""
-    for entry in nav:
-        ((title, inner),) = entry.items() if isinstance(entry, dict) else ((None, entry),)
-        if isinstance(inner, list):
-            yield {title: list(_present(inner))}
-        elif inner not in LATER or (ROOT / DOCS / inner).exists():
-            yield entry
 
 
 def _files(pages: Any) -> Iterator[str]:
