@@ -89,7 +89,11 @@ class WorkerNodes(NodeCluster):
             self._retired.note(self.me.incarnation, self._routes.own_metrics())
         await super().stop()
         if os.getppid() != self._parent:  # it was killed and cannot clean up
-            shutil.rmtree(self.folder, ignore_errors=True)
+            for _ in range(10):
+                shutil.rmtree(self.folder, ignore_errors=True)
+                if not Path(self.folder).exists():
+                    break
+                await asyncio.sleep(0.05)  # another worker writes or removes there at the same moment
 
     # --- limits ---------------------------------------------------------------------------------
 

@@ -116,13 +116,16 @@ class Page:
         return await self.js(f"document.querySelector({json.dumps(css)})?.innerText ?? ''")
 
     async def click(self, css: str, text: str | None = None) -> None:
-        """A click of the mouse in the middle of an element, as soon as it is there and enabled."""
+        """A click of the mouse in the middle of an element, as soon as it is enabled and stays in its place."""
         find = f"({FIND})({json.dumps(css)}, {json.dumps(text)})"
-        await self.until(f"(() => {{ const e = {find}; return e && !e.disabled; }})()")
-        spot = await self.js(
-            f"(async () => {{ const e = {find}; e.scrollIntoView({{block: 'center', inline: 'center'}});"
-            " await new Promise(requestAnimationFrame); const b = e.getBoundingClientRect();"
-            " return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+        spot = await self.until(
+            f"(async () => {{ const e = {find}; if (!e || e.disabled) return null;"
+            " e.scrollIntoView({block: 'center', inline: 'center'});"
+            " const middle = () => { const b = e.getBoundingClientRect();"
+            " return [b.x + b.width / 2, b.y + b.height / 2]; };"
+            " const before = middle(); await new Promise((done) => setTimeout(done, 50));"
+            f" const after = middle(); return e.isConnected && e === {find}"
+            " && before.join() === after.join() ? after : null; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):
             await self.send(
