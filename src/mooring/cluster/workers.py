@@ -90,8 +90,7 @@ class WorkerNodes(NodeCluster):
         await super().stop()
         if os.getppid() != self._parent:  # it was killed and cannot clean up
             for _ in range(10):
-                shutil.rmtree(self.folder, ignore_errors=True)
-                if not Path(self.folder).exists():
+                if _removed(self.folder):
                     break
                 await asyncio.sleep(0.05)  # another worker writes or removes there at the same moment
 
@@ -207,6 +206,11 @@ def _about(account: str) -> str:
 def home_of(names: tuple[str, ...], key: str) -> str:
     """Return the name that keeps what belongs to a key: the same for the same names (rendezvous hashing)."""
     return max(names, key=lambda name: sha256(f"{name}\0{key}".encode()).digest())
+
+
+def _removed(folder: str) -> bool:
+    shutil.rmtree(folder, ignore_errors=True)
+    return not Path(folder).exists()
 
 
 def _socket(folder: str, name: str) -> str:
