@@ -233,6 +233,11 @@ def page(name: str, one: Framework) -> str:
     by_gateway = one.module is None
     head = (
         f"The MCP client of {one.title} talks to `mooring serve --stdio`, which is the whole catalog as one server."
+        + (
+            " In our runs the call succeeded, but the program did not always end."
+            if "Semantic" in one.title
+            else ""
+        )
         if by_gateway
         else f"`mooring.adapters.{one.module}` gives the tools of a host or a session to {one.title}."
     )
