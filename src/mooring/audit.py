@@ -343,16 +343,9 @@ class Audit:
             raise
         finally:
             self._ended()
-            seconds = time.monotonic() - started
-            self.note(
-                verb,
-                name=name,
-                arguments=arguments,
-                outcome=outcome,
-                error=error,
-                seconds=seconds,
-                **about,
-            )
+            took = time.monotonic() - started
+            about = {"error": error, **about}
+            self.note(verb, name=name, arguments=arguments, outcome=outcome, seconds=took, **about)
 
     def note(
         self,
@@ -371,11 +364,7 @@ class Audit:
         who: Fields = (("session", session), ("agent", agent))
         if caller is not None:
             caller.outcome = outcome
-            who = (
-                ("principal", caller.principal),
-                ("profile", caller.profile),
-                ("session", caller.session),
-            )
+            who = (("principal", caller.principal), ("profile", caller.profile), ("session", caller.session))
         if (subject := SUBJECT.get()) is not None and subject.chains:
             about["identity"] = _identity(subject, about.get("server"))
         said = (("verb", verb), *who, ("name", name), *about.items(), ("outcome", outcome))
