@@ -26,6 +26,7 @@ ERAS = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "moder
 UI, SKILLS, TASKS = (f"io.modelcontextprotocol/{name}" for name in ("ui", "skills", "tasks"))
 PAGE = "text/html;profile=mcp-app"
 SHOWS_PAGES = {"extensions": {UI: {"mimeTypes": [PAGE]}}}
+SDK_SERVER = Path(__file__).parents[1] / "conformance" / "fixture.py"
 MAPS = {"extensions": {"com.example/maps": {}}}
 
 
@@ -67,6 +68,24 @@ async def test_the_union_of_extensions_is_advertised_in_both_eras(serving: Any, 
         given = {} if modern else {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
         found = (await ask(client, method, **given)).result["capabilities"]["extensions"]
         assert found == {"com.example/maps": {}, "com.example/chat": {"rooms": 3}, UI: {}, SKILLS: {}}
+
+
+@ERAS
+async def test_skills_of_a_child_process_are_served_though_its_handshake_declares_no_extensions(
+    serving: Any, modern: bool
+) -> None:
+    """The SDK leaves extensions out of its reply to the handshake, which a child process of a gateway gets."""
+    fixture = ServerConfig(name="lib", command=sys.executable, args=(str(SDK_SERVER), "stdio"))
+    async with serving(fixture) as here:
+        client = await here.caller(modern=modern)
+        [status] = here.host.status()
+        assert status.protocol == "2025-11-25"
+        skills = (await client.ask("skills/list")).result["skills"]
+        assert [one["frontmatter"]["name"] for one in skills] == ["code-review", "pdf-processing"]
+        [content] = (await ask(client, "resources/read", uri=skills[0]["uri"])).result["contents"]
+        assert "name: code-review" in content["text"]
+        assert (await client.call("test_simple_text")).text  # for modern clients in a process of that era
+        assert [dict(one.settings) for one in here.host.catalog.extensions] == [{"directoryRead": True}]
 
 
 @ERAS

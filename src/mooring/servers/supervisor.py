@@ -419,7 +419,8 @@ class Supervisor(StateReporter):
                 self.notices.attach(live, freshness)
                 channel.spawn(freshness.run)
                 self.lists.begin(freshness)
-                listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
+                listed = await live.list(self.config.list_timeout, self.snapshot.extensions)
+                listed = doubted(listed, self.attempts.seen)
                 snapshot = await compared(self._listed, self.extend(listed))
                 if self.log_level is not None:
                     await set_level(live, self.log_level)
@@ -481,7 +482,8 @@ class Supervisor(StateReporter):
         """List once and publish; return why that failed."""
         with live.channel.lifetime():
             try:
-                listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
+                listed = await live.list(self.config.list_timeout, self.snapshot.extensions)
+                listed = doubted(listed, self.attempts.seen)
                 snapshot = await compared(self.snapshot, self.extend(listed))
                 self.notices.relisted(self.snapshot, snapshot)
                 changed = differs(self.snapshot, snapshot)
