@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import stat
+import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -38,6 +39,7 @@ from mooring.core.types import EMPTY, Result
 
 PATIENCE = 5.0
 """Longest wait in seconds for the lock of another process."""
+_HELD = "another process holds its lock"
 _KEY_LENGTH = 64
 # Do not follow links or block on pipes. Windows has neither flag.
 _SAFE = (
@@ -109,14 +111,45 @@ class AuditLog:
     @contextmanager
     def _alone(self) -> Generator[None]:
         """Hold the lock for writing and rotating."""
-        from filelock import FileLock, Timeout
+        if sys.platform == "win32":
+            from filelock import FileLock, Timeout
 
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            with FileLock(self._beside("lock"), timeout=PATIENCE, mode=0o600):
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                with FileLock(self._beside("lock"), timeout=PATIENCE, mode=0o600):
+                    yield
+            except Timeout:
+                raise OSError(errno.ETIMEDOUT, _HELD) from None
+        else:
+            descriptor = self._locked()
+            try:
                 yield
-        except Timeout:
-            raise OSError(errno.ETIMEDOUT, "another process holds its lock") from None
+            finally:
+                os.close(descriptor)
+
+    def _locked(self) -> int:
+        """Lock the lock file until the returned descriptor is closed. With `filelock`, a batch of lines needs
+        thirty more calls of the operating system, and after each one the thread waits for the interpreter."""
+        import fcntl
+
+        path, until = self._beside("lock"), time.monotonic() + PATIENCE
+        try:
+            descriptor = self._opened(path)
+        except FileNotFoundError:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = self._opened(path)
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return descriptor
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    os.close(descriptor)
+                    raise OSError(errno.ETIMEDOUT, _HELD) from None
+                time.sleep(0.02)
+            except BaseException:
+                os.close(descriptor)
+                raise
 
     def _beside(self, what: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{what}")
