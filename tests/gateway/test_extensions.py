@@ -194,6 +194,48 @@ async def test_methods_of_the_protocol_are_never_taken_for_an_extension(serving:
         assert (await client.ask("tools/steal")).error["code"] == -32601
 
 
+@pytest.mark.parametrize("wire", ["stdio", "http"])
+async def test_a_notification_of_an_extension_reaches_the_only_server_that_declares_it(
+    serving: Any, wire: str
+) -> None:
+    one, two = FakeServer("one", era="handshake"), FakeServer("two", era="handshake")
+    one.extension("com.example/maps", maps__route={"km": 3})
+    moved = "notifications/maps/moved"
+
+    def heard(server: FakeServer) -> list[Any]:
+        return [dict(request.params) for request in server.requests if request.method == moved]
+
+    async with contextlib.AsyncExitStack() as stack:
+        for server in (one, two):
+            await stack.enter_async_context(server)
+        configs = [server.child() if wire == "stdio" else server.http() for server in (one, two)]
+        here = await stack.enter_async_context(serving(*configs))
+        client = await here.caller(modern=False, capabilities=MAPS)
+        stranger = await here.caller(modern=False)
+        assert await stranger.tell(moved, {"to": "nowhere"}) == 202
+        assert await client.tell(moved, {"to": "Rome", "_meta": {"mooring/server": "one"}}) == 202
+        assert await client.tell("notifications/tools/stolen") == 202
+        assert await client.tell("notifications/message", {"data": "x"}) == 202
+        assert (await client.ask("maps/route")).result["km"] == 3
+        await until(lambda: heard(one))
+        assert heard(one) == [{"to": "Rome"}]
+        assert heard(two) == []
+        assert not [one for one in one.requests if "stolen" in one.method or one.method.endswith("/message")]
+
+
+async def test_a_notification_that_two_servers_could_get_reaches_none(
+    serving: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = FakeServer("one", era="handshake"), FakeServer("two", era="handshake")
+    for server in (one, two):
+        server.extension("com.example/maps")
+    async with one, two, serving(one.http(), two.http()) as here:
+        client = await here.caller(modern=False, capabilities=MAPS)
+        with caplog.at_level("INFO", "mooring.gateway"):
+            assert await client.tell("notifications/maps/moved") == 202
+    assert "several servers declare extensions of this client" in caplog.text
+
+
 @ERAS
 async def test_a_notification_that_no_server_gets_is_logged(
     serving: Any, modern: bool, caplog: pytest.LogCaptureFixture

@@ -153,7 +153,9 @@ async def by_exchange(
         tokens = read_tokens(raw, time.time(), asked=scopes)
     kind = cast("dict[str, Any]", raw).get("issued_token_type", _USABLE[0])
     if kind not in _USABLE:
-        raise RefusedAddressError(f"{what} returned another kind of token: issued_token_type is not {_USABLE[0]}")
+        raise RefusedAddressError(
+            f"{what} returned another kind of token: issued_token_type is not {_USABLE[0]}"
+        )
     if subject[0] in (tokens.access, tokens.refresh):
         raise RefusedAddressError(f"{what} returned the caller's own token, which is not sent to servers")
     found = Found(protected=Protected(resource=resource, issuers=(server.issuer,)), server=server)
