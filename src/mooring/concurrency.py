@@ -288,7 +288,7 @@ class EventHub:
 
     def hears(self, kind: type[Event]) -> bool:
         """Return whether any stream delivers events of this kind."""
-        return any(stream.hears(kind) for stream in self.streams)
+        return bool(self.streams) and any(stream.hears(kind) for stream in self.streams)
 
     def close(self) -> None:
         """End all streams."""
