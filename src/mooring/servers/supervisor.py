@@ -206,7 +206,8 @@ class Supervisor(StateReporter):
         live = self.live
         if live is not None:
             try:
-                return await self.lists.ask()
+                await self.lists.ask()
+                return
             except MooringError:
                 if live.channel.death is None:
                     raise
