@@ -139,7 +139,7 @@ async def test_FA60_a_call_keeps_its_deadline_when_its_connection_is_given_up_me
         async with hosting(lab.config()) as host:
             call = asyncio.create_task(host.call("mcp_web_echo", {"text": "x"}, timeout=1))
             await asked.wait()
-            host.provider("web").supervisor.live.channel.die("the server floods its connection")
+            host.provider("web").supervisor.live.channel.mark_closed("the server floods its connection")
             async with asyncio.timeout(20):
                 result = await call
     assert isinstance(result.error, CallTimeout)

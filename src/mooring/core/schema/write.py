@@ -16,11 +16,11 @@ from mooring.core.schema.shapes import (
     Kind,
     SetAside,
     Shape,
-    blend,
     finite,
     fits,
     kind_of,
     merge,
+    merged_by_kind,
 )
 from mooring.core.types import EMPTY, Json
 
@@ -213,7 +213,7 @@ class Writer:
             schema = self._described({"type": "null"}, shape.text, hints)
             return Written(schema=shared(schema, shape.raw), null=True)
         if shape.mixed and not self._subset.anything:
-            alts = blend(alts)
+            alts = merged_by_kind(alts)
         branches = self._branches(alts, null, at, level)
         # JSON text can contain null itself, so a null beside it means "not given".
         null = null and not any(isinstance(branch.plan, Text) for branch in branches)
