@@ -151,3 +151,13 @@ def test_values_are_secret_by_the_name_of_their_place() -> None:
         *("from-equals", "from-next", "from-env", "from-userinfo", "from-header"),
         *("from-auth", "from-query", "in mind"),
     }
+
+
+@pytest.mark.parametrize("before", [b"", b"x", b"xy"])
+def test_of_a_secret_in_base64_at_most_the_letters_at_its_ends_remain(before: bytes) -> None:
+    secret = "correct horse battery staple"
+    encoded = base64.b64encode(before + secret.encode() + b"after").decode()
+    shown = Redactor([secret])(encoded)
+    start, _, end = shown.partition("***")
+    assert len(start) <= len(before) + 2
+    assert len(end) <= 10

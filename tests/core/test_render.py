@@ -56,6 +56,15 @@ def test_a_preview_is_cut_between_lines() -> None:
     assert (shown[0], shown[-1]) == (lines[0], lines[-1])
 
 
+def test_a_preview_keeps_a_long_line_rather_than_most_of_its_text() -> None:
+    """The end of a line is taken only in the half next to the cut."""
+    early = "short\n" + "word " * 5_000 + "\nshort"
+    head, tail = re.split(r"\n\[.*\]\n", preview(early, 400, REST))
+    assert head.count("word") > 100
+    assert tail.count("word") > 30
+    assert tail.endswith("\nshort")
+
+
 def test_a_preview_of_one_long_line_is_cut_between_words() -> None:
     head = preview("word " * 5000, 200, REST).partition("[")[0]
     assert set(head.split()) == {"word"}

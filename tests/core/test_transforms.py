@@ -384,3 +384,12 @@ def test_a_person_sees_what_a_transform_changes() -> None:
         "shown as 'tickets'", "title: T", "description: D", "annotation readOnlyHint: True",
     ]  # fmt: skip
     assert described(tool()) == []
+
+
+def test_a_member_that_allows_anything_or_nothing_keeps_its_meaning_with_a_description() -> None:
+    schema = {"type": "object", "properties": {"any": True, "never": False}}
+    one, _ = shaped(schema, arguments={"any": {"description": "A."}, "never": {"description": "N."}})
+    assert one.input_schema["properties"] == {
+        "any": {"description": "A."},
+        "never": {"not": {}, "description": "N."},
+    }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,3 +104,20 @@ def test_a_recollection_shows_what_it_holds_before_its_definitions_are_read() ->
     fewer = replace(PIN.snapshot, tools=PIN.snapshot.tools[1:])
     assert not found.says(as_reported(fewer, PRINT))
     assert not found.says(as_reported(PIN.snapshot, "0" * 64))
+
+
+@pytest.mark.parametrize("change", [(3, 5), (4, "2"), (5, None), (6, 1.5)])
+def test_facts_of_another_type_are_not_read(change: tuple[int, Any]) -> None:
+    remember(PIN)
+    path = cache_path("files", PRINT)
+    _, first, body = path.read_bytes().split(b"\n", 2)
+    place, value = change
+    facts: list[Any] = json.loads(first)
+    facts[place] = value
+    sealed = json.dumps(facts).encode() + b"\n" + body
+    path.write_bytes(sha256(sealed).hexdigest().encode() + b"\n" + sealed)
+    assert recollection("files", PRINT) is None
+    facts = json.loads(first)
+    sealed = json.dumps(facts).encode() + b"\n" + body
+    path.write_bytes(sha256(sealed).hexdigest().encode() + b"\n" + sealed)
+    assert recollection("files", PRINT) is not None
