@@ -202,3 +202,8 @@ def test_TH10_a_hostile_address_is_never_opened(url: str, monkeypatch: pytest.Mo
 
 def test_TH10_there_are_at_least_sixty_of_them() -> None:
     assert len(set(HOSTILE_URLS)) >= 60
+
+
+@pytest.mark.parametrize("host", ["1.2.3.4.5", "0.0.0.0.127.1", "a.b.1", "x.0x7f"])
+def test_what_ends_in_a_number_but_is_no_address_is_refused_like_a_reserved_one(host: str) -> None:
+    assert host_realm(host) == "reserved"

@@ -300,3 +300,8 @@ def test_a_normalized_name_is_one_that_providers_accept(name: str) -> None:
     normal = mooring.normalize_name(name)
     assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", normal)
     assert mooring.normalize_name(normal) == normal
+
+
+@pytest.mark.parametrize(("server", "start"), [("files", "files_"), ("_files", "_files_"), ("1st", "_1st_")])
+def test_a_plain_prefix_begins_with_a_letter_or_an_underscore(server: str, start: str) -> None:
+    assert prefix(server, "plain") == start

@@ -496,6 +496,48 @@ def test_numbers_that_are_no_json_and_senseless_keywords_disappear() -> None:
     }
 
 
+def test_a_count_of_zero_is_kept_and_one_of_less_is_not() -> None:
+    assert member("openai", {"type": "string", "maxLength": 0})["maxLength"] == 0
+    assert member("openai", {"type": "array", "items": {}, "minItems": 0})["minItems"] == 0
+    assert "minItems" not in member("openai", {"type": "array", "items": {}, "minItems": -1})
+    assert member("openai", {"type": "array", "items": {}, "uniqueItems": True})["uniqueItems"] is True
+    assert "uniqueItems" not in member("openai", {"type": "array", "items": {}, "uniqueItems": False})
+
+
+def test_strict_nulls_are_dropped_to_match_one_of_several_objects() -> None:
+    """A null that an object requires or allows is sent; others mean "not given"."""
+    node = {
+        "anyOf": [
+            {
+                "type": "object",
+                "properties": {"a": {"type": "string"}, "note": {"type": ["string", "null"]}},
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+            {
+                "type": "object",
+                "properties": {"b": {"type": "integer"}},
+                "required": ["b"],
+                "additionalProperties": False,
+            },
+        ]
+    }
+    tool = compiled("openai-strict", node)
+    assert [*tool.schema["properties"]] == ["a", "note", "b"]
+    assert tool.back({"a": "x", "note": None, "b": None}) == {"a": "x", "note": None}
+    assert tool.back({"a": None, "note": None, "b": 2}) == {"b": 2}
+
+
+def test_json_text_names_the_first_twenty_members() -> None:
+    inner = {"type": "object", "properties": {f"m{number}": {"type": "string"} for number in range(25)}}
+    node: dict[str, Any] = inner
+    for _ in range(9):
+        node = {"type": "array", "items": node}
+    written = json.dumps(compiled("openai-strict", {"type": "object", "properties": {"x": node}}).schema)
+    assert "m19" in written
+    assert "m20" not in written
+
+
 def test_a_huge_description_is_cut_but_not_its_hint() -> None:
     written = member("gemini", {"type": "string", "description": "d" * 50_000, "pattern": "^h"})
     assert len(written["description"]) <= 4_096

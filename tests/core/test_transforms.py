@@ -393,3 +393,13 @@ def test_a_member_that_allows_anything_or_nothing_keeps_its_meaning_with_a_descr
         "any": {"description": "A."},
         "never": {"not": {}, "description": "N."},
     }
+
+
+@pytest.mark.parametrize(
+    ("placeholder", "source"),
+    [("${header:X-Team}", "header 'X-Team'"), ("${principal}", "principal"), ("${session}", "session")],
+)
+def test_a_placeholder_without_a_value_is_an_error_with_its_source(placeholder: str, source: str) -> None:
+    _, shape = shaped(arguments={"repo": {"value": placeholder}})
+    with pytest.raises(TransformError, match=f"argument 'repo' comes from the {source} of the caller"):
+        shape.sent({}, CallContext(session="", principal=None, headers={}))
