@@ -59,7 +59,7 @@ def test_short_values_are_no_secrets(short: str, text: str) -> None:
 @given(plain, st.text(alphabet="abc ", max_size=60))
 def test_other_text_is_left_alone(secret: str, text: str) -> None:
     if secret not in text and Redactor([secret])(text) != text:
-        raise AssertionError("something else than the secret was blotted out")
+        raise AssertionError("other text than the secret was redacted")
 
 
 def test_a_key_of_many_lines_is_known_by_each_of_them() -> None:

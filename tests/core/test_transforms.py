@@ -403,3 +403,11 @@ def test_a_placeholder_without_a_value_is_an_error_with_its_source(placeholder: 
     _, shape = shaped(arguments={"repo": {"value": placeholder}})
     with pytest.raises(TransformError, match=f"argument 'repo' comes from the {source} of the caller"):
         shape.sent({}, CallContext(session="", principal=None, headers={}))
+
+
+def test_a_problem_that_prevents_a_transform_is_reported_before_others() -> None:
+    arguments = {"unknown": {"description": "x"}, "state": {"enum": ["none"]}}
+    found = shape_tools([tool()], transforms(list_issues={"arguments": arguments}))
+    assert found.tools == ()
+    [warning] = found.warnings
+    assert "allows none of the values of 'enum' of 'state'" in warning

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from mooring.lock import cache
-from mooring.lock.cache import cache_path, remember
-from mooring.lock.cache import recall as recollection
-from mooring.lock.compare import Pin, as_reported, pin_of
+from mooring.lock.cache import cache_path, load_lock, remember, save_lock
+from mooring.lock.cache import recall as recalled
+from mooring.lock.compare import Pin, as_reported, build, pin_of
 from tests.lab.offers import FILES, PRINT, of
 
 PIN = pin_of(FILES, PRINT, whole=False)
@@ -26,7 +26,7 @@ def mode(path: Path) -> int:
 
 
 def recall(server: str, fingerprint: str) -> Pin | None:
-    found = recollection(server, fingerprint)
+    found = recalled(server, fingerprint)
     return None if found is None else found.pin
 
 
@@ -91,12 +91,12 @@ def test_a_cache_of_another_form_is_not_there_even_if_its_seal_fits(line: bytes)
     path = cache_path("files", PRINT)
     sealed = line + b"\n" + path.read_bytes().split(b"\n", 2)[2]
     path.write_bytes(sha256(sealed).hexdigest().encode() + b"\n" + sealed)
-    assert recollection("files", PRINT) is None
+    assert recalled("files", PRINT) is None
 
 
-def test_a_recollection_shows_what_it_holds_before_its_definitions_are_read() -> None:
+def test_a_cached_pin_shows_what_it_holds_before_its_definitions_are_read() -> None:
     remember(PIN)
-    found = recollection("files", PRINT)
+    found = recalled("files", PRINT)
     assert found is not None
     assert found.tools == len(PIN.snapshot.tools)
     assert found.protocol == PIN.snapshot.info.protocol
@@ -116,8 +116,15 @@ def test_facts_of_another_type_are_not_read(change: tuple[int, Any]) -> None:
     facts[place] = value
     sealed = json.dumps(facts).encode() + b"\n" + body
     path.write_bytes(sha256(sealed).hexdigest().encode() + b"\n" + sealed)
-    assert recollection("files", PRINT) is None
+    assert recalled("files", PRINT) is None
     facts = json.loads(first)
     sealed = json.dumps(facts).encode() + b"\n" + body
     path.write_bytes(sha256(sealed).hexdigest().encode() + b"\n" + sealed)
-    assert recollection("files", PRINT) is not None
+    assert recalled("files", PRINT) is not None
+
+
+def test_a_lock_is_written_into_a_directory_that_may_or_may_not_exist(tmp_path: Path) -> None:
+    place = tmp_path / "new" / "inner" / "mooring.lock"
+    for _ in range(2):
+        save_lock(place, build([FILES], {"files": PRINT}))
+        assert set(load_lock(place).servers) == {"files"}

@@ -91,7 +91,7 @@ _NOT_LOWER = re.compile(r"[^a-z0-9_]")
 _NOT_MIXED = re.compile(r"[^a-zA-Z0-9_-]")
 _MEANING = re.compile(r"[a-zA-Z0-9]")
 _HASHED = re.compile(r"_(?:[0-9a-f]{8}|[0-9a-f]{16}|[0-9a-f]{32})$")
-_NOBODY: frozenset[str] = frozenset()
+_NO_SERVERS: frozenset[str] = frozenset()
 
 
 class Claim(Value):
@@ -118,7 +118,7 @@ def claim(server: str, tools: Iterable[str], style: Style) -> Claim:
 
 
 def settle(
-    claims: Mapping[str, Claim], style: Style, configured: frozenset[str] = _NOBODY
+    claims: Mapping[str, Claim], style: Style, configured: frozenset[str] = _NO_SERVERS
 ) -> dict[str, dict[str, str]]:
     """Return the local names of all tools, by server and remote name: distinct, valid, at most 64 characters.
 
@@ -136,7 +136,7 @@ def settle(
     return _distinct(claims, style, _contested(claims, style, configured.union(claims)))
 
 
-def assign(pairs: Iterable[Pair], style: Style, configured: frozenset[str] = _NOBODY) -> dict[Pair, str]:
+def assign(pairs: Iterable[Pair], style: Style, configured: frozenset[str] = _NO_SERVERS) -> dict[Pair, str]:
     """Return the local name of each (server, remote name); see `settle`."""
     by_server: dict[str, list[str]] = {}
     for server, tool in pairs:

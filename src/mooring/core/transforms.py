@@ -521,5 +521,5 @@ def _rule_text(rule: ArgumentSettings) -> str:
     if rule.enum is not None:
         words.append(f"one of {line(', '.join(map(repr, rule.enum)), 200)}")
     if rule.description is not None:
-        words.append("described anew")
+        words.append("other description")
     return ", ".join(words)
