@@ -118,11 +118,6 @@ class LockEnforcer:
         """Where that lock is stored."""
         return self._memory.path
 
-    @property
-    def set_aside(self) -> Mapping[str, Mapping[str, Change]]:
-        """Hidden tools by server and the server's own name."""
-        return self._aside
-
     def hidden(self) -> Iterator[Hidden]:
         """Yield the tools, resources, templates and prompts that the lock hides."""
         for name, aside in self._aside.items():
