@@ -311,10 +311,10 @@ def report_warnings(host: Host, out: Output) -> None:
 
 def report_suspicious(snapshots: Iterable[Snapshot], out: Output) -> None:
     """Warn about suspicious descriptions of servers that are about to be approved."""
-    from mooring.core.injection_scan import doubts
+    from mooring.core.injection_scan import injection_warnings
 
     for snapshot in snapshots:
-        for text in doubts(snapshot):
+        for text in injection_warnings(snapshot):
             out.warning(f"{text}; read it before you approve it")
 
 

@@ -260,7 +260,7 @@ def read_prepared(raw: bytes) -> Lock:
     )
 
 
-log = logger("mooring.pincache")
+log = logger("mooring.lock")
 
 
 _CACHE_FORMAT = f"3.{FORMAT}"

@@ -110,7 +110,7 @@ class LockEnforcer:
         self._fingerprints: dict[str, str] = {}
         self._pins: dict[str, Pin | None] = {}
         self._pinned: dict[str, tuple[Pin, frozenset[str]]] = {}
-        self._recollections: dict[str, SnapshotCache] = {}
+        self._snapshot_caches: dict[str, SnapshotCache] = {}
         """Pins in the cache that were not read yet."""
         self._pinning: dict[str, Pinning] = {}
         self._aside: dict[str, Mapping[str, Change]] = {}
@@ -166,11 +166,6 @@ class LockEnforcer:
             changed.append(name)
         return tuple(changed)
 
-    @property
-    def set_aside(self) -> Mapping[str, Mapping[str, Change]]:
-        """Hidden tools by server and the server's own name."""
-        return self._aside
-
     def hidden(self) -> Iterator[Hidden]:
         """Yield the tools, resources, templates and prompts that the lock hides."""
         for name, aside in self._aside.items():
@@ -202,7 +197,7 @@ class LockEnforcer:
         self._aside.pop(name, None)
         self._more_aside.pop(name, None)
         self._skills_aside.pop(name, None)
-        self._recollections.pop(name, None)
+        self._snapshot_caches.pop(name, None)
         if lock is None:
             self._fingerprints[name] += self._declared
             return self._recalled(name)
@@ -243,7 +238,7 @@ class LockEnforcer:
         found = recall(name, self._fingerprints[name])
         if found is None:
             return None
-        self._recollections[name] = found
+        self._snapshot_caches[name] = found
 
         def snapshot() -> Snapshot:
             return Snapshot(server=name) if found.pin is None else found.pin.snapshot
@@ -260,7 +255,7 @@ class LockEnforcer:
         """Whether the listing is identical to the cached one: the usual case. Does not read the cached
         definitions."""
         name = snapshot.server
-        found = self._recollections.pop(name, None)
+        found = self._snapshot_caches.pop(name, None)
         if found is None:
             return False
         from mooring.lock.compare import as_reported
@@ -270,7 +265,7 @@ class LockEnforcer:
         self._pins[name] = reported if same else found.pin
         return same
 
-    def judge(self, snapshot: Snapshot) -> tuple[Snapshot, Guard | None]:
+    def evaluate(self, snapshot: Snapshot) -> tuple[Snapshot, Guard | None]:
         """Return the visible part of a listing, and the check of requests against it."""
         name = snapshot.server
         if name not in self._fingerprints:
