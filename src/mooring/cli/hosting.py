@@ -193,7 +193,8 @@ def log_to_stderr(verbose: bool) -> None:
 def show_warnings(logger: str, out: Output, *, at_end: bool) -> Generator[None]:
     """Show the warnings of one logger on standard error, each text once.
 
-    With `at_end` they are printed after the block, because the progress display redraws its lines until then.
+    With `at_end` they are printed after the block, because the progress display redraws its lines until then;
+    without a text that is the error of the command.
     """
     import logging
 
@@ -210,12 +211,17 @@ def show_warnings(logger: str, out: Output, *, at_end: bool) -> Generator[None]:
     source = logging.getLogger(logger)
     if not out.options.verbose:  # otherwise the log is shown anyway
         source.addHandler(collector)
+    failure = ""
     try:
         yield
+    except Exception as problem:
+        failure = str(problem)
+        raise
     finally:
         source.removeHandler(collector)
         for text in texts if at_end else ():
-            out.warning(text)
+            if text not in (failure, out.reported):
+                out.warning(text)
 
 
 T = TypeVar("T")

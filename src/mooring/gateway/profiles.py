@@ -41,7 +41,7 @@ MAX_WARNINGS = 200
 """Warnings about transforms that one profile logs at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class ProfileCatalog:
     """The visible tools, prompts, resources and templates of a profile."""
 
