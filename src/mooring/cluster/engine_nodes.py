@@ -23,6 +23,7 @@ from mooring.cluster.engine import EngineAccess, EngineError
 from mooring.cluster.fencing import clock
 from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, PeerNode
 from mooring.cluster.nodes import NodeCluster, new_incarnation, peer_tls
+from mooring.cluster.once import PATH, PLACE, SharedOnce, check_once
 from mooring.cluster.status import describe
 from mooring.config import default_lookup
 from mooring.config.logs import logger
@@ -153,8 +154,9 @@ class SessionLease:
     def started(self, pid: int) -> None:
         self._coordinator.watchdog.add(pid)
 
-    def ended(self, pid: int) -> None:
-        self._coordinator.watchdog.remove(pid)
+    def ended(self, pid: int | None) -> None:
+        if pid is not None:
+            self._coordinator.watchdog.remove(pid)
 
 
 class DividedLimits(ClientLimits):
@@ -215,6 +217,7 @@ class EngineNodes(NodeCluster):
             answers=self._answers,
             find=self._find,
         )
+        self._once = SharedOnce(host, self, placement_key)
         self._limits: DividedLimits | None = None
         self._changes: asyncio.Task[None] | None = None
         self._sessions: dict[str, str] = {}
@@ -224,12 +227,7 @@ class EngineNodes(NodeCluster):
     def check(self, config: HostConfig, default_profile: ProfileSettings) -> None:
         if config.gateway.cluster != self._given or config.gateway.nodes:
             raise ConfigError("the cluster cannot change while it runs; restart", place="gateway.cluster")
-        once = [one.name for one in config.active if one.placement == "cluster"]
-        if once:
-            raise ConfigError(
-                f"`placement: cluster` is not available yet (servers: {', '.join(once)}); run such a server "
-                "as an HTTP server beside the nodes, and give its `url`"
-            )
+        check_once(config)
         self._hash = configuration_hash(config)
 
     async def start(self, routes: Routes) -> None:
@@ -242,6 +240,7 @@ class EngineNodes(NodeCluster):
             raise
         await super().start(routes)
         self._members_changed()
+        self._once.joined()
 
     async def leave(self) -> None:
         """Claim nothing, end the sessions of owned keys when they are idle, and give the keys up."""
@@ -256,6 +255,7 @@ class EngineNodes(NodeCluster):
             await self._give_up(key, wait=False)
 
     async def stop(self) -> None:
+        self._once.stop()
         if self._changes is not None:
             self._changes.cancel()
         await self.coordinator.stop()
@@ -381,6 +381,10 @@ class EngineNodes(NodeCluster):
         if path == "/peer/owns":
             owns = self.coordinator.may_send(request.query.get("key", "")) is not None
             return document({"owns": owns}, 200, {NODE: self.me.incarnation})
+        if path.startswith(PATH) and request.hop is not None:
+            return await self._once.serve(request, path, request.hop)
+        if path.startswith(PLACE):
+            return await self._once.placed(path)
         return await super().peer(request, path)
 
     async def _find(self, key: str) -> NodeId | None:
@@ -464,6 +468,9 @@ class EngineNodes(NodeCluster):
             await self.coordinator.release(key)
 
     async def _give_up(self, key: str, *, wait: bool = True) -> None:
+        if key in self._once:
+            await self._once.give_up(key, wait=wait)
+            return
         sessions = runtime_of(self._host).sessions
         session = sessions.find(self._sessions.get(key, ""))
         with self.coordinator.closing(key):
@@ -477,6 +484,9 @@ class EngineNodes(NodeCluster):
         """End the sessions of a lost lease; their processes are dead already."""
         sessions = runtime_of(self._host).sessions
         for key in keys:
+            if key in self._once:
+                self._once.fenced(key)
+                continue
             session = sessions.find(self._sessions.pop(key, ""))
             if session is not None:
                 with suppress(Exception):

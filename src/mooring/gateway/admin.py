@@ -26,6 +26,7 @@ from mooring.host import runtime_of
 from mooring.transport.message import decode
 
 if TYPE_CHECKING:
+    from mooring.gateway.nodes import Cluster
     from mooring.gateway.serve import Service
 
 __all__ = ["AdminApi"]
@@ -107,15 +108,43 @@ class AdminApi:
         principal = await self._admitted(request)
         body = await self._body(request) if request.method in ("POST", "PUT") else {}
         names = [unquote(one) for one in found.groups()]
+        given = AdminRequest(request, names, body, principal)
+        cluster = self._gateway.cluster
+        if cluster is None or route.combine is None or request.hop is not None:
+            answer = await self._answer(route, given)
+        else:
+            answer = await self._answer_of_all(cluster, route, route.combine, given)
+        if request.method != "GET":
+            log.info("admin action=%r by=%r", f"{request.method} {route.path}", principal)
+        return None if answer is None else document(answer)
+
+    async def _answer(self, route: Route, given: AdminRequest) -> Any:
         try:
-            answer = await route.handler(self, AdminRequest(request, names, body, principal))
+            return await route.handler(self, given)
         except UnknownServer as problem:
             raise Denied(404, str(problem)) from None
         except MooringError as problem:
             raise Denied(409, self._host.redact(str(problem))) from None
-        if request.method != "GET":
-            log.info("admin action=%r by=%r", f"{request.method} {route.path}", principal)
-        return None if answer is None else document(answer)
+
+    async def _answer_of_all(
+        self, cluster: Cluster, route: Route, combine: Combine, given: AdminRequest
+    ) -> Any:
+        """Return one answer of this worker and the others.
+
+        Raises:
+            Denied: All of them refuse.
+        """
+        refused: Denied | None = None
+        answers: list[Any] = []
+        try:
+            answers.append(await self._answer(route, given))
+        except Denied as denied:
+            refused = denied
+        body = json.dumps(given.body).encode() if given.request.method in ("POST", "PUT") else None
+        answers += await cluster.admin(given.request, body)
+        if refused is not None and not answers:
+            raise refused
+        return combine(answers, given)
 
     async def _admitted(self, request: WebRequest) -> str:
         authenticator = self._service.routes.authenticator
@@ -340,6 +369,45 @@ def _last_lines(path: str, limit: int) -> list[Any]:
     return found
 
 
+Combine = Callable[[list[Any], AdminRequest], Any]
+"""Makes one answer of those of all workers."""
+
+
+def _first(answers: list[Any], _: AdminRequest) -> Any:
+    return answers[0]
+
+
+def _all_servers(answers: list[Any], _: AdminRequest) -> Any:
+    """Sums over the workers; the state is that of a worker where it is not connected, if there is one."""
+    rows: dict[str, dict[str, Any]] = {}
+    for row in (row for answer in answers for row in answer["servers"]):
+        known = rows.get(row["name"])
+        if known is None:
+            rows[row["name"]] = dict(row)
+            continue
+        counted = {key: known[key] + row[key] for key in ("running", "waiting", "processes", "connects")}
+        rows[row["name"]] = {**(known if known["state"] != "connected" else row), **counted}
+    return {**answers[0], "servers": list(rows.values())}
+
+
+def _all_sessions(answers: list[Any], _: AdminRequest) -> Any:
+    return {"sessions": [row for answer in answers for row in answer["sessions"]]}
+
+
+def _all_principals(answers: list[Any], _: AdminRequest) -> Any:
+    rows: dict[str, dict[str, Any]] = {}
+    for row in (row for answer in answers for row in answer["principals"]):
+        known = rows.setdefault(row["name"], {**row, "sessions": 0})
+        known["sessions"] += row["sessions"]
+        known["last_used"] = max(known["last_used"] or 0, row["last_used"] or 0) or None
+    return {"principals": [rows[name] for name in sorted(rows)]}
+
+
+def _all_lines(answers: list[Any], given: AdminRequest) -> Any:
+    lines = [line for answer in answers for line in answer["lines"]]
+    return {"lines": sorted(lines, key=lambda line: line["time"])[-given.limit() :]}
+
+
 class Route:
     """One operation, with what the OpenAPI document says about it."""
 
@@ -352,8 +420,10 @@ class Route:
         *,
         body: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
+        combine: Combine | None = None,
     ) -> None:
         self.method, self.path, self.handler, self.summary = method, path, handler, summary
+        self.combine = combine
         self.body, self.query = body or {}, query or {}
         self.pattern = re.compile(re.sub(r"\\{\w+\\}", "([^/]+)", re.escape(path)))
 
@@ -403,14 +473,38 @@ _APPROVE = {"server": "The server.", "tool": "One tool; left out: all.", "revisi
 _LIMIT = {"limit": "Number of lines, at most 1000; default 100."}
 ROUTES = (
     Route("GET", "/openapi.json", _described, "This document; needs no token."),
-    Route("GET", "/servers", AdminApi.servers, "Servers with their states."),
-    Route("POST", "/servers/{name}/reconnect", AdminApi.reconnect, "Restart the connection of a server."),
-    Route("POST", "/servers/{name}/enable", AdminApi.enable, "Enable a server until the next reload."),
-    Route("POST", "/servers/{name}/disable", AdminApi.disable, "Disable a server until the next reload."),
-    Route("GET", "/sessions", AdminApi.sessions, "Open sessions of clients."),
-    Route("DELETE", "/sessions/{id}", AdminApi.end_session, "End a session."),
+    Route("GET", "/servers", AdminApi.servers, "Servers with their states.", combine=_all_servers),
+    Route(
+        "POST",
+        "/servers/{name}/reconnect",
+        AdminApi.reconnect,
+        "Restart the connection of a server.",
+        combine=_first,
+    ),
+    Route(
+        "POST",
+        "/servers/{name}/enable",
+        AdminApi.enable,
+        "Enable a server until the next reload.",
+        combine=_first,
+    ),
+    Route(
+        "POST",
+        "/servers/{name}/disable",
+        AdminApi.disable,
+        "Disable a server until the next reload.",
+        combine=_first,
+    ),
+    Route("GET", "/sessions", AdminApi.sessions, "Open sessions of clients.", combine=_all_sessions),
+    Route("DELETE", "/sessions/{id}", AdminApi.end_session, "End a session.", combine=_first),
     Route("GET", "/cluster", AdminApi.cluster, "Nodes and owners of the cluster."),
-    Route("GET", "/principals", AdminApi.principals, "Principals with a token or a session."),
+    Route(
+        "GET",
+        "/principals",
+        AdminApi.principals,
+        "Principals with a token or a session.",
+        combine=_all_principals,
+    ),
     Route("GET", "/tokens", AdminApi.tokens, "Tokens, without their secrets."),
     Route("POST", "/tokens", AdminApi.create_token, "Create a token; it is shown once.", body=_NEW),
     Route(
@@ -422,7 +516,14 @@ ROUTES = (
     ),
     Route("DELETE", "/tokens/{name}", AdminApi.revoke_token, "Revoke a token and end its sessions."),
     Route("GET", "/lock/changes", AdminApi.changes, "Changes of servers since they were approved."),
-    Route("POST", "/lock/approve", AdminApi.approve, "Approve changes that were listed.", body=_APPROVE),
+    Route(
+        "POST",
+        "/lock/approve",
+        AdminApi.approve,
+        "Approve changes that were listed.",
+        body=_APPROVE,
+        combine=_first,
+    ),
     Route("GET", "/audit", AdminApi.audit, "Last lines of the audit log.", query=_LIMIT),
     Route(
         "GET",
@@ -430,6 +531,7 @@ ROUTES = (
         AdminApi.application_log,
         "Last lines of the application log.",
         query={**_LIMIT, "server": "Only the standard error of this server."},
+        combine=_all_lines,
     ),
     Route(
         "PUT",
@@ -440,6 +542,7 @@ ROUTES = (
             "logger": "Such as mooring.gateway; default mooring.",
             "level": "debug, info, warning or error.",
         },
+        combine=_first,
     ),
     Route("GET", "/events", AdminApi.events, "Events of the host, as they happen."),
 )

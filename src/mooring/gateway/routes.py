@@ -112,7 +112,7 @@ class Routes:
         self._cluster = gateway.cluster
         self._legacy_sse = LegacySse(gateway) if sse else None
         settings = gateway.settings
-        self._endpoint = HttpHandler(gateway)
+        self.endpoint = HttpHandler(gateway)
         self._pages = LoginPages(gateway.logins)
         gateway.logins.configure(settings, authenticator.identify)
         limits: dict[str, Any] = {
@@ -284,7 +284,7 @@ class Routes:
     ) -> Response | None:
         if self._legacy_sse is not None and not request.path.startswith("/mcp"):
             return await self._legacy_sse.serve(request, profile, principal, more)
-        return await self._endpoint.serve(request, profile, principal, more)
+        return await self.endpoint.serve(request, profile, principal, more)
 
     # --- operation ------------------------------------------------------------------------------
 
