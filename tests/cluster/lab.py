@@ -125,6 +125,18 @@ class Nodes:
         return other
 
 
+async def acquainted(nodes: Nodes) -> None:
+    """Wait until every node has heard of every other one."""
+    async with asyncio.timeout(60):
+        for node in nodes.nodes:
+            while True:
+                async with nodes.http.get(node.base + "/ready") as response:
+                    known = (await response.json())["cluster"]["nodes"]
+                if all(one["state"] in ("here", "up") for one in known.values()):
+                    break
+                await asyncio.sleep(0.05)
+
+
 def written(folder: Path, servers: Mapping[str, Any], gateway: Mapping[str, Any], **more: Any) -> Path:
     file = folder / "mcp.json"
     file.write_text(json.dumps({"mcpServers": servers, "gateway": gateway, **more}))

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from mooring.gateway.tokens import TokenFile
-from tests.cluster.lab import Nodes, fresh, lab_entry, workers, written
+from tests.cluster.lab import Nodes, acquainted, fresh, lab_entry, workers, written
 from tests.gateway.test_operation import command, configured, until_ready
 from tests.gateway.test_reverse import ABLE, ACCEPTED, FIXTURE, QUESTION, answering
 from tests.lab.caller import Caller, soon
@@ -248,6 +248,7 @@ async def test_a_session_gets_its_notifications_and_its_own_updates(tmp_path: Pa
 async def test_a_change_in_one_copy_is_announced_to_the_subscribers_of_all_workers(tmp_path: Path) -> None:
     servers = {"lib": library(era="legacy", resources={"memo:///a": "old"})}
     async with workers(tmp_path, servers=servers) as nodes, fresh() as http, AsyncExitStack() as stack:
+        await acquainted(nodes)
         streams = []
         for _ in range(6):  # each on a connection of its own, so on both workers
             client = await begun(http, nodes, modern=False)
