@@ -183,9 +183,10 @@ async def engine_nodes(
     ttl: float = TTL,
     options: Sequence[str] = (),
     cluster: Mapping[str, Any] | None = None,
+    homes: bool = False,
     **more: Any,
 ) -> AsyncIterator[EngineCluster]:
-    """Nodes `a`, `b`, … of one cluster."""
+    """Nodes `a`, `b`, … of one cluster; with `homes`, each has a folder for its state."""
     async with AsyncExitStack() as stack:
         proxies = [Proxy() for _ in range(count)]
         proxy_ports = [await proxy.start() for proxy in proxies]  # before free ports are chosen
@@ -208,6 +209,9 @@ async def engine_nodes(
             engine_node(folder, file, name, port, proxy)
             for name, port, proxy in zip(NAMES, ports, proxy_ports, strict=False)
         ]
+        if homes:
+            for node in nodes:
+                node.environment["MOORING_HOME"] = str(folder / f"home-{node.name}")
         found = await stack.enter_async_context(running(nodes))
         yield EngineCluster(found, engine, proxies, folder, file)
 

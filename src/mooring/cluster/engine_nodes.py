@@ -17,13 +17,16 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from mooring import __version__
-from mooring.auth.cipher import key_secrets
+from mooring.auth import token_store
+from mooring.auth.cipher import LoginCipher, key_secrets
 from mooring.cluster.coordinator import Coordinator, Member, NotPlaced
 from mooring.cluster.engine import EngineAccess, EngineError
 from mooring.cluster.fencing import clock
 from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, PeerNode
+from mooring.cluster.logins import SharedLogins
 from mooring.cluster.nodes import NodeCluster, new_incarnation, peer_tls
 from mooring.cluster.once import PATH, PLACE, SharedOnce, check_once
+from mooring.cluster.rates import DividedLimits
 from mooring.cluster.status import describe
 from mooring.config import default_lookup
 from mooring.config.logs import logger
@@ -33,7 +36,6 @@ from mooring.core.value import Value
 from mooring.errors import ConfigError
 from mooring.gateway.auth import is_loopback
 from mooring.gateway.nodes import NodeId, OwnerGone, OwnerMoved
-from mooring.gateway.routes import ClientLimits
 from mooring.gateway.web import Denied, Response, WebRequest, document
 from mooring.host import runtime_of
 from mooring.servers.sessions import is_busy
@@ -159,31 +161,6 @@ class SessionLease:
             self._coordinator.watchdog.remove(pid)
 
 
-class DividedLimits(ClientLimits):
-    """`rate` and `burst` divided by the number of nodes. The limit of concurrent requests is that of a node.
-
-    A load balancer that spreads the requests of a client evenly gives it the whole rate; another one less,
-    never more.
-    """
-
-    def __init__(self, *, rate: float | None, burst: int, concurrency: int) -> None:
-        self._nodes = 1
-        self._whole = (rate, burst, concurrency)
-        super().__init__(rate=rate, burst=burst, concurrency=concurrency)
-
-    def set(self, *, rate: float | None, burst: int, concurrency: int) -> None:
-        self._whole = (rate, burst, concurrency)
-        part = None if rate is None else rate / self._nodes
-        super().set(rate=part, burst=max(1, burst // self._nodes), concurrency=concurrency)
-
-    def share(self, nodes: int) -> None:
-        """Set the number of nodes that share the limits."""
-        if nodes != self._nodes:
-            self._nodes = nodes
-            rate, burst, concurrency = self._whole
-            self.set(rate=rate, burst=burst, concurrency=concurrency)
-
-
 class EngineNodes(NodeCluster):
     """The nodes that announce themselves in an engine.
 
@@ -218,6 +195,8 @@ class EngineNodes(NodeCluster):
             find=self._find,
         )
         self._once = SharedOnce(host, self, placement_key)
+        cipher, engine = LoginCipher(*gateway.key), self.coordinator.engine
+        self._logins = SharedLogins(engine, cipher, placement_key, self._logins_arrived)
         self._limits: DividedLimits | None = None
         self._changes: asyncio.Task[None] | None = None
         self._sessions: dict[str, str] = {}
@@ -241,6 +220,13 @@ class EngineNodes(NodeCluster):
         await super().start(routes)
         self._members_changed()
         self._once.joined()
+        await self._logins.start()
+        token_store.cluster_logins = self._logins
+        for connection in list(runtime_of(self._host).servers.connections.values()):
+            access = connection.supervisor.access
+            if access is not None and isinstance(access.store, token_store.TokenStore):
+                async with access.store.locked():  # the others get a login that only this node has
+                    pass
 
     async def leave(self) -> None:
         """Claim nothing, end the sessions of owned keys when they are idle, and give the keys up."""
@@ -256,10 +242,17 @@ class EngineNodes(NodeCluster):
 
     async def stop(self) -> None:
         self._once.stop()
+        token_store.cluster_logins = None
         if self._changes is not None:
             self._changes.cancel()
         await self.coordinator.stop()
         await super().stop()
+
+    def _logins_arrived(self) -> None:
+        """Connect servers that wait for a login, which another node may have stored."""
+        for connection in runtime_of(self._host).servers.connections.values():
+            if connection.state == "needs-auth":
+                connection.supervisor.kick()
 
     # --- membership -----------------------------------------------------------------------------
 
