@@ -7,7 +7,6 @@ import hmac
 import json
 import os
 import ssl
-from base64 import b32encode
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -26,7 +25,7 @@ from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, PeerNode
 from mooring.cluster.logins import SharedLogins
 from mooring.cluster.nodes import NodeCluster, new_incarnation, peer_tls
 from mooring.cluster.once import PATH, PLACE, SharedOnce, check_once
-from mooring.cluster.rates import DividedLimits
+from mooring.cluster.rates import DividedLimits, ExactRate, placement_key
 from mooring.cluster.status import describe
 from mooring.config import default_lookup
 from mooring.config.logs import logger
@@ -36,6 +35,7 @@ from mooring.core.value import Value
 from mooring.errors import ConfigError
 from mooring.gateway.auth import is_loopback
 from mooring.gateway.nodes import NodeId, OwnerGone, OwnerMoved
+from mooring.gateway.routes import RateLimited, too_many
 from mooring.gateway.web import Denied, Response, WebRequest, document
 from mooring.host import runtime_of
 from mooring.servers.sessions import is_busy
@@ -77,11 +77,6 @@ _OF_ONE_NODE = frozenset(
 )
 """Settings of the gateway that may differ between nodes."""
 _WHERE = ("file", "source", "warnings")
-
-
-def placement_key(kind: str, name: str) -> str:
-    """Return the key for something that runs once; the engine allows few characters in it."""
-    return f"{kind}.{b32encode(sha256(name.encode()).digest()[:20]).decode().lower()}"
 
 
 def configuration_hash(config: HostConfig) -> str:
@@ -181,6 +176,7 @@ class EngineNodes(NodeCluster):
         secrets = key_secrets(gateway.key)
         super().__init__(NodeId(name, new_incarnation()), secrets)
         self._host, self._address, self._given = host, address, gateway.cluster
+        self._is_exact = settings.exact
         _check_plain(gateway, address)
         self._key_mark = hmac.digest(secrets[0], b"mooring cluster", "sha256").hex()[:16]
         self._key_marks = {hmac.digest(one, b"mooring cluster", "sha256").hex()[:16] for one in secrets}
@@ -362,8 +358,16 @@ class EngineNodes(NodeCluster):
         }
 
     def limits(self, **settings: Any) -> Limits | None:
-        self._limits = DividedLimits(**settings)
+        exact = ExactRate(self.coordinator.engine, placement_key) if self._is_exact else None
+        self._limits = DividedLimits(exact=exact, **settings)
         return self._limits
+
+    async def admit_client(self, client: str) -> None:
+        if self._is_exact and self._limits is not None:
+            try:
+                await self._limits.count(client)
+            except RateLimited as problem:
+                raise too_many(problem) from None
 
     def _answers(self, node: NodeId, since: float) -> bool:
         """Whether a node has answered since then, on the monotonic clock."""

@@ -183,6 +183,14 @@ class Cluster(ABC):
         """Return limits of clients that all nodes share; None to count per node."""
         return None
 
+    async def admit_client(self, client: str) -> None:
+        """Count a request for limits that need the other nodes.
+
+        Raises:
+            Denied: 429 beyond a limit.
+        """
+        return
+
     def session_counts(self) -> SessionCounts | None:
         """Return the numbers of sessions that all nodes share; None to count per node."""
         return None
