@@ -51,11 +51,12 @@ class Node:
     words: list[str]
     environment: dict[str, str]
     errors: Path
+    scheme: str = "http"
     process: subprocess.Popen[bytes] = field(init=False)
 
     @property
     def base(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         with self.errors.open("ab") as errors:
@@ -159,8 +160,8 @@ def serve_words(file: Path, *more: str) -> list[str]:
 
 
 @asynccontextmanager
-async def running(nodes: Sequence[Node]) -> AsyncIterator[Nodes]:
-    timeout, connector = aiohttp.ClientTimeout(total=60), aiohttp.TCPConnector(limit=0)
+async def running(nodes: Sequence[Node], ssl: Any = True) -> AsyncIterator[Nodes]:
+    timeout, connector = aiohttp.ClientTimeout(total=60), aiohttp.TCPConnector(limit=0, ssl=ssl)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
         try:
             for node in nodes:

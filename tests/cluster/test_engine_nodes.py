@@ -111,32 +111,6 @@ async def test_an_engine_that_is_silent_to_one_node_counts_as_lost(tmp_path: Pat
         assert int(reply.text) != pid
 
 
-async def test_owned_and_stateless_calls_go_on_while_the_engine_is_down(tmp_path: Path) -> None:
-    from tests.cluster.lab import lab_entry
-
-    servers = {
-        "private": lab_entry(tools=["pid"], settings={"isolation": "session"}),
-        "shared": lab_entry(tools=["echo"]),
-    }
-    async with engine_nodes(tmp_path, servers=servers, ttl=20.0) as cluster:
-        client = await cluster.nodes.caller(0, modern=True)
-        first = await client.call("pid")
-        assert first.status == 200, (first.messages, errors_of(cluster))
-        pid = first.text
-        handshake = await cluster.nodes.caller(1)
-        cluster.engine.kill()
-        for number in range(3):
-            through = cluster.nodes.through(client, number)
-            reply = await through.call("pid")
-            assert reply.status == 200, (number, reply.messages, errors_of(cluster))
-            assert reply.text == pid
-            assert (await through.call("echo", {"text": "x"})).status == 200
-            assert (await cluster.nodes.through(handshake, number).call("pid")).status == 200
-        await cluster.engine.start()
-        await joined(cluster, 0, 3)
-        assert (await client.call("pid")).text == pid  # the lease was not lost
-
-
 async def test_a_new_placement_waits_for_the_engine_and_then_says_what_is_missing(tmp_path: Path) -> None:
     async with engine_nodes(tmp_path, 1, ttl=2.0) as cluster:
         client = await cluster.nodes.caller(0, modern=True)
@@ -174,17 +148,6 @@ async def test_an_engine_that_lost_its_data_ends_all_leases_and_starts_again(tmp
             await joined(cluster, number, 3)
         replies = [await cluster.nodes.through(client, number).call("pid") for number in range(3)]
         assert len({reply.text for reply in replies}) == 1, errors_of(cluster)
-
-
-async def test_a_slow_engine_does_not_slow_the_calls_of_owned_sessions(tmp_path: Path) -> None:
-    async with engine_nodes(tmp_path, 1, ttl=12.0) as cluster:
-        owner, pid, client = await placed(cluster)
-        cluster.proxies[owner].delay = 0.5
-        started = asyncio.get_running_loop().time()
-        for _ in range(60):  # with a request to the engine for each, they would take 60 s
-            assert (await client.call("pid")).text == str(pid)
-        assert asyncio.get_running_loop().time() - started < 45
-        assert (await cluster.state(owner))["fenced"] == 0
 
 
 async def test_status_shows_nodes_owners_and_the_fencing_number(tmp_path: Path) -> None:
