@@ -25,6 +25,11 @@ KEY = "a secret of more than thirty-two characters"
 NAMES = ("a", "b", "c", "d")
 
 
+def environment() -> dict[str, str]:
+    """For a process that serves. Many start here: with compiled modules, each takes a quarter of the time."""
+    return {name: one for name, one in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def lab_entry(**script: Any) -> dict[str, Any]:
     """An entry for the scripted server; `settings` are fields of the entry itself."""
     settings = script.pop("settings", {})
@@ -62,7 +67,7 @@ class Node:
         with self.errors.open("ab") as errors:
             self.process = subprocess.Popen(
                 self.words,
-                env={**os.environ, **self.environment},
+                env={**environment(), **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
