@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mooring.cluster.nodes import NodeCluster
     from mooring.servers.connection import Connection
 
-__all__ = ["PATH", "Changes"]
+__all__ = ["PATH", "NodeChanges"]
 
 log = logger("mooring.cluster")
 
@@ -38,7 +38,7 @@ Watched = frozenset[tuple[str, str]]
 """Servers and URIs."""
 
 
-class Changes:
+class NodeChanges:
     """Passes on changes between nodes.
 
     Args:

@@ -15,7 +15,7 @@ from yarl import URL
 from mooring import __version__
 from mooring.auth.cipher import key_secrets
 from mooring.cluster.changes import PATH as CHANGES
-from mooring.cluster.changes import Changes
+from mooring.cluster.changes import NodeChanges
 from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, PeerNode, PeerRefused
 from mooring.cluster.hops import HopKeys, HopRefused
 from mooring.config.logs import logger
@@ -61,7 +61,7 @@ class NodeCluster(Cluster):
         """The other nodes by name."""
         self._routes: Routes | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._news: Changes | None = None
+        self._news: NodeChanges | None = None
 
     @property
     def settings(self) -> GatewaySettings:
@@ -76,7 +76,7 @@ class NodeCluster(Cluster):
         self._routes = routes
         for peer in self.peers.values():
             self.watch(peer)
-        self._news = Changes(self)
+        self._news = NodeChanges(self)
         self._news.start()
 
     def watch(self, peer: PeerNode) -> None:

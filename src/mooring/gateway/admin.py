@@ -17,7 +17,16 @@ from mooring import __version__
 from mooring.config.logs import logger
 from mooring.core.events import shown_session
 from mooring.errors import MooringError, UnknownServer
-from mooring.gateway.host_admin import HostAdmin, lock_changes
+from mooring.gateway.host_admin import (
+    Combine,
+    HostAdmin,
+    all_lines,
+    all_principals,
+    all_servers,
+    all_sessions,
+    first,
+    lock_changes,
+)
 from mooring.gateway.logs import set_level
 from mooring.gateway.protocol import fields
 from mooring.gateway.tokens import lifetime
@@ -144,7 +153,7 @@ class AdminApi:
         answers += await cluster.admin(given.request, body)
         if refused is not None and not answers:
             raise refused
-        return combine(answers, given)
+        return combine(answers, given.limit)
 
     async def _admitted(self, request: WebRequest) -> str:
         authenticator = self._service.routes.authenticator
@@ -369,45 +378,6 @@ def _last_lines(path: str, limit: int) -> list[Any]:
     return found
 
 
-Combine = Callable[[list[Any], AdminRequest], Any]
-"""Makes one answer of those of all workers."""
-
-
-def _first(answers: list[Any], _: AdminRequest) -> Any:
-    return answers[0]
-
-
-def _all_servers(answers: list[Any], _: AdminRequest) -> Any:
-    """Sums over the workers; the state is that of a worker where it is not connected, if there is one."""
-    rows: dict[str, dict[str, Any]] = {}
-    for row in (row for answer in answers for row in answer["servers"]):
-        known = rows.get(row["name"])
-        if known is None:
-            rows[row["name"]] = dict(row)
-            continue
-        counted = {key: known[key] + row[key] for key in ("running", "waiting", "processes", "connects")}
-        rows[row["name"]] = {**(known if known["state"] != "connected" else row), **counted}
-    return {**answers[0], "servers": list(rows.values())}
-
-
-def _all_sessions(answers: list[Any], _: AdminRequest) -> Any:
-    return {"sessions": [row for answer in answers for row in answer["sessions"]]}
-
-
-def _all_principals(answers: list[Any], _: AdminRequest) -> Any:
-    rows: dict[str, dict[str, Any]] = {}
-    for row in (row for answer in answers for row in answer["principals"]):
-        known = rows.setdefault(row["name"], {**row, "sessions": 0})
-        known["sessions"] += row["sessions"]
-        known["last_used"] = max(known["last_used"] or 0, row["last_used"] or 0) or None
-    return {"principals": [rows[name] for name in sorted(rows)]}
-
-
-def _all_lines(answers: list[Any], given: AdminRequest) -> Any:
-    lines = [line for answer in answers for line in answer["lines"]]
-    return {"lines": sorted(lines, key=lambda line: line["time"])[-given.limit() :]}
-
-
 class Route:
     """One operation, with what the OpenAPI document says about it."""
 
@@ -473,37 +443,37 @@ _APPROVE = {"server": "The server.", "tool": "One tool; left out: all.", "revisi
 _LIMIT = {"limit": "Number of lines, at most 1000; default 100."}
 ROUTES = (
     Route("GET", "/openapi.json", _described, "This document; needs no token."),
-    Route("GET", "/servers", AdminApi.servers, "Servers with their states.", combine=_all_servers),
+    Route("GET", "/servers", AdminApi.servers, "Servers with their states.", combine=all_servers),
     Route(
         "POST",
         "/servers/{name}/reconnect",
         AdminApi.reconnect,
         "Restart the connection of a server.",
-        combine=_first,
+        combine=first,
     ),
     Route(
         "POST",
         "/servers/{name}/enable",
         AdminApi.enable,
         "Enable a server until the next reload.",
-        combine=_first,
+        combine=first,
     ),
     Route(
         "POST",
         "/servers/{name}/disable",
         AdminApi.disable,
         "Disable a server until the next reload.",
-        combine=_first,
+        combine=first,
     ),
-    Route("GET", "/sessions", AdminApi.sessions, "Open sessions of clients.", combine=_all_sessions),
-    Route("DELETE", "/sessions/{id}", AdminApi.end_session, "End a session.", combine=_first),
+    Route("GET", "/sessions", AdminApi.sessions, "Open sessions of clients.", combine=all_sessions),
+    Route("DELETE", "/sessions/{id}", AdminApi.end_session, "End a session.", combine=first),
     Route("GET", "/cluster", AdminApi.cluster, "Nodes and owners of the cluster."),
     Route(
         "GET",
         "/principals",
         AdminApi.principals,
         "Principals with a token or a session.",
-        combine=_all_principals,
+        combine=all_principals,
     ),
     Route("GET", "/tokens", AdminApi.tokens, "Tokens, without their secrets."),
     Route("POST", "/tokens", AdminApi.create_token, "Create a token; it is shown once.", body=_NEW),
@@ -522,7 +492,7 @@ ROUTES = (
         AdminApi.approve,
         "Approve changes that were listed.",
         body=_APPROVE,
-        combine=_first,
+        combine=first,
     ),
     Route("GET", "/audit", AdminApi.audit, "Last lines of the audit log.", query=_LIMIT),
     Route(
@@ -531,7 +501,7 @@ ROUTES = (
         AdminApi.application_log,
         "Last lines of the application log.",
         query={**_LIMIT, "server": "Only the standard error of this server."},
-        combine=_all_lines,
+        combine=all_lines,
     ),
     Route(
         "PUT",
@@ -542,7 +512,7 @@ ROUTES = (
             "logger": "Such as mooring.gateway; default mooring.",
             "level": "debug, info, warning or error.",
         },
-        combine=_first,
+        combine=first,
     ),
     Route("GET", "/events", AdminApi.events, "Events of the host, as they happen."),
 )
