@@ -57,6 +57,9 @@ class ProfileCatalog:
 class Profile:
     """A restricted host for sessions: they see and call what the profile allows."""
 
+    inner = False
+    """Whether its clients are other nodes of a cluster."""
+
     def __init__(self, host: Host, settings: ProfileSettings, name: str = "", *, logins: bool = True) -> None:
         self.host = host
         self._runtime = runtime_of(host)

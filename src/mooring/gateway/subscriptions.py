@@ -70,7 +70,7 @@ class Subscriptions:
 
     async def run(self) -> None:
         """Forward events of the host until it closes."""
-        for profile in self._gateway.profiles():
+        for profile in self._gateway.watched_profiles():
             self._last[profile] = profile.contents
         async for event in self._gateway.host.events(CatalogChanged, ConfigApplied, ResourceUpdated):
             if isinstance(event, ResourceUpdated):
@@ -80,7 +80,7 @@ class Subscriptions:
 
     def changed(self) -> None:
         """Notify the clients of each profile whose lists changed."""
-        for profile in self._gateway.profiles():
+        for profile in self._gateway.watched_profiles():
             old, new = self._last.get(profile), profile.contents
             self._last[profile] = new
             if old is None or old is new:
