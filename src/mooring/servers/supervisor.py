@@ -209,7 +209,7 @@ class Supervisor(StateReporter):
                 await self.lists.ask()
                 return
             except MooringError:
-                if live.channel.death is None:
+                if live.channel.closed_reason is None:
                     raise
         await self._wait(None, 1)  # also if its session had expired: the new connection lists
 
