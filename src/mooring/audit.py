@@ -284,7 +284,7 @@ class Audit:
         self._failing = False
         self._writing: asyncio.Task[None] | None = None
         self._under_way = 0
-        self._idle, self._hurry = asyncio.Event(), asyncio.Event()
+        self._idle, self._end_pause = asyncio.Event(), asyncio.Event()
         self._closing = False
 
     # --- recording ------------------------------------------------------------------------------
@@ -404,7 +404,7 @@ class Audit:
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._hurry.wait()
+                await self._end_pause.wait()
 
     async def _written(self) -> bool:
         """Write the oldest lines; those that fail are queued again and False is returned."""
@@ -486,7 +486,7 @@ class Audit:
                 async with asyncio.timeout(CLOSE_TIMEOUT):
                     await self._idle.wait()
         self._closing = True
-        self._hurry.set()
+        self._end_pause.set()
         if self._writing is not None:
             await asyncio.wait({self._writing})
 

@@ -185,6 +185,7 @@ def test_there_is_one_warning_for_each_of_20_changes_and_one_for_the_rest() -> N
     changes = [changed(text("1", "2"), name=f"t{number}") for number in range(22)]
     assert len(warnings_of(changes[:20])) == 20
     assert "more changes" not in " ".join(warnings_of(changes[:20]))
+    assert "1 more changes" in warnings_of(changes[:21])[20]
     assert warnings_of(changes)[20:] == ("Server 'files': 2 more changes; see `mooring check`.",)
 
 
@@ -263,3 +264,10 @@ def test_one_is_not_true_and_the_difference_is_noticed() -> None:
         return snapshot(tool("a", "A", annotations={"readOnlyHint": value}))
 
     assert only(offer(1), offer(True)).kind == "annotations"
+
+
+def test_a_change_names_twenty_places_and_counts_the_others() -> None:
+    places = [text("1", "2", path=f"p{number}") for number in range(22)]
+    assert "more places" not in describe(changed(*places[:20]))
+    assert "… and 1 more places" in describe(changed(*places[:21]))
+    assert "… and 2 more places" in describe(changed(*places))

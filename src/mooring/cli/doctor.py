@@ -235,7 +235,7 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     from mooring.cli.locking import compared
     from mooring.config.plan import fingerprint
     from mooring.config.trust import forbidden
-    from mooring.core.injection_scan import doubts
+    from mooring.core.injection_scan import injection_warnings
     from mooring.servers.diagnosis import diagnose, unpinned_package
 
     server = next(one for one in host.config.servers if one.name == name)
@@ -256,7 +256,7 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     for text in status.warnings:
         yield Finding(level="warning", server=name, finding=text, code="warning")
     if status.state == "connected":
-        for text in doubts(host.provider(name).snapshot):
+        for text in injection_warnings(host.provider(name).snapshot):
             advice = (
                 f"Read it with `mooring tools --server {name} --json`. Exclude it with `deny` in its entry."
             )

@@ -109,8 +109,8 @@ class _Plan:
             for rules in residuals
         )
 
-    def mildest(self, facts: Facts | None = None) -> Decision:
-        """Return the mildest decision that is possible, whatever the arguments are."""
+    def most_permissive(self, facts: Facts | None = None) -> Decision:
+        """Return the most permissive decision that is possible, whatever the arguments are."""
         found = list[Decision]()
         for tool, residuals in self.variants:
             possible = list[list[Decision | None]]()
@@ -180,7 +180,7 @@ class PolicyEnforcer:
         self._denied.pop(snapshot.server, None)
         if snapshot.server in self._own or not joint.may_deny:
             return snapshot
-        judged = [(tool, self._made(tool).mildest()) for tool in snapshot.tools]
+        judged = [(tool, self._made(tool).most_permissive()) for tool in snapshot.tools]
         denied = {tool.name: (tool.remote_name, one.reason) for tool, one in judged if one.verdict == "deny"}
         if not denied:
             return snapshot
@@ -216,7 +216,7 @@ class PolicyEnforcer:
         if tool.server in self._own:
             return True
         plan = self._plan(tool)
-        return plan.decision is not None or plan.mildest(self._facts(tool, context)).verdict != "deny"
+        return plan.decision is not None or plan.most_permissive(self._facts(tool, context)).verdict != "deny"
 
     # --- calls ----------------------------------------------------------------------------------
 
@@ -278,7 +278,7 @@ class PolicyEnforcer:
             if not inexact or all(one is not None and not one & inexact for one in used):
                 return plan.decide(facts)
         facts.arguments = None
-        found = plan.mildest(facts)
+        found = plan.most_permissive(facts)
         return found if plan.settled(facts) or found.verdict == "deny" else None
 
     async def permit(
