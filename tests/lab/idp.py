@@ -106,7 +106,7 @@ class IdpLab:
         if form.get("grant_type") != EXCHANGE:
             return self._no("unsupported_grant_type", "grant_type")
         if self.denies:
-            return self._no(self.denies, "as the lab was told")
+            return self._no(self.denies, "as the lab is configured")
         try:
             who = jwt.decode(
                 form["subject_token"],

@@ -1,5 +1,5 @@
-"""A real authorization server on loopback, in front of the HTTP lab: it checks what it is told to check and
-misbehaves as it is told to. `browse` plays the person with the browser.
+"""A real authorization server on loopback, in front of the HTTP lab: its checks and its misbehaviour
+are configured. `browse` acts as the user with the browser.
 """
 
 from __future__ import annotations
@@ -384,4 +384,4 @@ def _proven(asked: dict[str, str], form: dict[str, Any]) -> bool:
 
 
 def _error(code: str, status: int = 400) -> web.Response:
-    return web.json_response({"error": code, "error_description": "as the lab was told"}, status=status)
+    return web.json_response({"error": code, "error_description": "as the lab is configured"}, status=status)

@@ -185,7 +185,7 @@ class ActiveConnection:
     """Seconds for which the server declares its list of tools valid; 0 if it does not."""
     list_started: float = 0.0
     """When the last listing began, on the clock of `mooring.concurrency`."""
-    mourned: bool = False
+    loss_reported: bool = False
     """Whether a request has already reported that the transport was closed."""
     deferred: frozenset[str] = frozenset()
     """Tools that must be called as tasks (handshake era)."""
@@ -357,7 +357,7 @@ USUAL = "info"
 WITHIN = 5.0
 
 
-def louder(one: str, other: str) -> str:
+def more_verbose(one: str, other: str) -> str:
     """Return the more verbose of two log levels."""
     return min(one, other, key=LEVELS.index)
 

@@ -110,7 +110,7 @@ class CatalogBuilder:
         Returns:
             The guard that compares requests with this listing; None if the lock does not block.
         """
-        visible, guard = self.pins.judge(snapshot)
+        visible, guard = self.pins.evaluate(snapshot)
         self.put(visible)
         return guard
 
@@ -306,7 +306,7 @@ class CatalogBuilder:
             found.append(Hidden(server=tool.server, kind="tool", name=own, by="visibility", reason=RESERVED))
         for name, server in self._table.configs.items():
             chosen, snapshot = Filter(allow=server.allow, deny=server.deny), self.snapshot(name)
-            for tool in snapshot.tools if snapshot is not None and chosen.choosy else ():
+            for tool in snapshot.tools if snapshot is not None and chosen.restricts else ():
                 if not chosen.passes(tool.remote_name):
                     why = "`allow` or `deny` of the server"
                     one = Hidden(server=name, kind="tool", name=tool.remote_name, by="filter", reason=why)

@@ -210,11 +210,11 @@ class RequestSender:
                         self._check_lease(about)
                     result = await self._last(live, method, params, left, idle, on_progress, meta)
                 self._breaker.succeeded()
-                self.supervisor.attempts.restarts.forgive()
+                self.supervisor.attempts.restarts.clear()
                 counted = True
                 return result
             except WireError as fault:
-                counted = self._tell_breaker(fault)
+                counted = self._count_fault(fault)
                 elapsed, words = concurrency.monotonic() - started, fault.failure_reason
                 server, redact = self.supervisor.config.name, self.supervisor.redact
                 raise_alone(call_error(fault, server, about, elapsed, words, redact))
@@ -304,11 +304,11 @@ class RequestSender:
         and time is left (None: no further attempt). If not, the reason why the transport was closed is added
         to the fault."""
         if fault.kind in ("session", "refused", "auth") and fault.status != 403:
-            live.channel.die(str(fault))  # a new connection shows the cause
+            live.channel.mark_closed(str(fault))  # a new connection shows the cause
         if left is not None and await self._worth_repeating(fault, again, left):
             return True
-        if live.channel.death is not None:
-            fault.news, live.mourned = not live.mourned, True
+        if live.channel.closed_reason is not None:
+            fault.news, live.loss_reported = not live.loss_reported, True
             fault.failure_reason = await live.channel.failure_reason()
         return False
 
@@ -371,7 +371,7 @@ class RequestSender:
             )
             raise CallTimeout(problem, server=name, tool=about, elapsed=timeout, outcome="not sent") from None
 
-    def _tell_breaker(self, fault: WireError) -> bool:
+    def _count_fault(self, fault: WireError) -> bool:
         if not fault.news:
             return False  # one lost connection counts as one failure, for any number of calls
         if fault.kind in HEALTHY:
