@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import stat
+import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -19,11 +20,14 @@ from anyio import to_thread
 
 from mooring.auth.subject import SUBJECT, Subject
 from mooring.config.audit import (
+    LONGEST_LINE,
     AuditOutcome,
     AuditSettings,
+    Fields,
     digest,
     fingerprint,
     line,
+    members,
     outcome_of,
     sketch,
     stamp,
@@ -35,6 +39,7 @@ from mooring.core.types import EMPTY, Result
 
 PATIENCE = 5.0
 """Longest wait in seconds for the lock of another process."""
+_HELD = "another process holds its lock"
 _KEY_LENGTH = 64
 # Do not follow links or block on pipes. Windows has neither flag.
 _SAFE = (
@@ -106,14 +111,45 @@ class AuditLog:
     @contextmanager
     def _alone(self) -> Generator[None]:
         """Hold the lock for writing and rotating."""
-        from filelock import FileLock, Timeout
+        if sys.platform == "win32":
+            from filelock import FileLock, Timeout
 
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            with FileLock(self._beside("lock"), timeout=PATIENCE, mode=0o600):
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                with FileLock(self._beside("lock"), timeout=PATIENCE, mode=0o600):
+                    yield
+            except Timeout:
+                raise OSError(errno.ETIMEDOUT, _HELD) from None
+        else:
+            descriptor = self._locked()
+            try:
                 yield
-        except Timeout:
-            raise OSError(errno.ETIMEDOUT, "another process holds its lock") from None
+            finally:
+                os.close(descriptor)
+
+    def _locked(self) -> int:
+        """Lock the lock file until the returned descriptor is closed. With `filelock`, a batch of lines needs
+        thirty more calls of the operating system, and after each one the thread waits for the interpreter."""
+        import fcntl
+
+        path, until = self._beside("lock"), time.monotonic() + PATIENCE
+        try:
+            descriptor = self._opened(path)
+        except FileNotFoundError:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = self._opened(path)
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return descriptor
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    os.close(descriptor)
+                    raise OSError(errno.ETIMEDOUT, _HELD) from None
+                time.sleep(0.02)
+            except BaseException:
+                os.close(descriptor)
+                raise
 
     def _beside(self, what: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{what}")
@@ -193,6 +229,8 @@ MOST_WAITING = 5_000
 CLOSE_TIMEOUT = 1.0
 """Longest wait in seconds for running calls when the host is closed."""
 _BATCH = 256
+_Entry = tuple[float, Fields, float, bytes | None, object]
+"""A queued line: time, fields, seconds, and the fingerprint or the shown form of the arguments."""
 
 
 class Conversation(Protocol):
@@ -250,8 +288,7 @@ class Audit:
     def __init__(self, settings: AuditSettings, redact: Callable[[str], str]) -> None:
         self.settings = settings
         self._redact = redact
-        self._waiting: deque[tuple[dict[str, Any], bytes | None]] = deque()
-        """Queued lines: the fields, and the fingerprint of the arguments."""
+        self._waiting: deque[_Entry] = deque()
         self._file: AuditLog | None = None
         self._key = b""
         self._lost = 0
@@ -344,32 +381,29 @@ class Audit:
     ) -> None:
         """Queue one line. Never waits or raises."""
         caller = CALLER.get()
-        who: dict[str, Any] = {"session": session, "agent": agent}
+        who: Fields = (("session", session), ("agent", agent))
         if caller is not None:
             caller.outcome = outcome
-            who = {"principal": caller.principal, "profile": caller.profile, "session": caller.session}
+            who = (
+                ("principal", caller.principal),
+                ("profile", caller.profile),
+                ("session", caller.session),
+            )
         if (subject := SUBJECT.get()) is not None and subject.chains:
             about["identity"] = _identity(subject, about.get("server"))
-        said: dict[str, Any] = {
-            "time": stamp(time.time()),
-            "verb": verb,
-            **who,
-            "name": name,
-            **about,
-            "outcome": outcome,
-            "ms": round(seconds * 1000, 1),
-        }
-        found = None
+        said = (("verb", verb), *who, ("name", name), *about.items(), ("outcome", outcome))
+        found: bytes | None = None
+        shown: object = None
         if arguments:
             if self.settings.arguments == "hash":
                 found = fingerprint(arguments)
             elif self.settings.arguments == "redact":
-                said["arguments"] = sketch(arguments, self._redact)
+                shown = sketch(arguments, self._redact)
         if len(self._waiting) >= MOST_WAITING:
             self._lost += 1
             self.lost += 1
             return
-        self._waiting.append((said, found))
+        self._waiting.append((time.time(), said, seconds, found, shown))
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
@@ -403,9 +437,10 @@ class Audit:
         try:
             if not self._key and self.settings.arguments == "hash":
                 self._key = await to_thread.run_sync(self._log().key)
-            lines = [self._line(said, found) for said, found in batch]
+            encoded: dict[Fields, str] = {}
+            lines = [self._line(entry, encoded) for entry in batch]
             if self._lost:
-                lines.insert(0, line({"time": batch[0][0]["time"], "lost": self._lost}, self._redact))
+                lines.insert(0, line({"time": stamp(batch[0][0]), "lost": self._lost}, self._redact))
             await to_thread.run_sync(self._log().append, lines)
         except OSError as problem:
             self._failed(problem)
@@ -419,9 +454,20 @@ class Audit:
         self._failing, self._lost = False, 0
         return True
 
-    def _line(self, said: Mapping[str, Any], found: bytes | None) -> bytes:
-        entry = said if found is None else {**said, "arguments": f"hmac-sha256:{digest(self._key, found)}"}
-        return line(entry, self._redact)
+    def _line(self, entry: _Entry, encoded: dict[Fields, str]) -> bytes:
+        """Return a line; `encoded` keeps the fields that repeat in a batch."""
+        at, said, seconds, found, shown = entry
+        ms = round(seconds * 1000, 1)
+        arguments = shown if found is None else f"hmac-sha256:{digest(self._key, found)}"
+        if shown is None:
+            start = encoded.get(said)
+            if start is None:
+                start = encoded[said] = members(said, self._redact)
+            end = "" if found is None else f', "arguments": "{arguments}"'
+            made = f'{{"time": "{stamp(at)}", {start}, "ms": {ms}{end}}}\n'.encode()
+            if len(made) <= LONGEST_LINE:
+                return made
+        return line({"time": stamp(at), **dict(said), "ms": ms, "arguments": arguments}, self._redact)
 
     def _failed(self, problem: OSError) -> None:
         if not self._failing:
@@ -469,12 +515,12 @@ class Audit:
             await asyncio.wait({self._writing})
 
 
-def _identity(subject: Subject, server: str | None) -> list[str] | None:
+def _identity(subject: Subject, server: str | None) -> tuple[str, ...] | None:
     """Return the identities under which a request was made, beginning with the gateway client."""
     known = subject.chains.get(server or "")
     if known is None and server is None and len(subject.chains) == 1:
         [known] = subject.chains.values()
-    return None if known is None else list(known)
+    return None if known is None else tuple(known)
 
 
 def _place(session: Conversation, name: str, result: Result | None) -> tuple[str | None, str | None]:

@@ -288,7 +288,7 @@ class EventHub:
 
     def delivers(self, kind: type[Event]) -> bool:
         """Return whether any stream delivers events of this kind."""
-        return any(stream.delivers(kind) for stream in self.streams)
+        return bool(self.streams) and any(stream.delivers(kind) for stream in self.streams)
 
     def close(self) -> None:
         """End all streams."""

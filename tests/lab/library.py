@@ -97,6 +97,8 @@ class Library:
             return {}
         if method == "subscriptions/listen" and modern:
             return self.listen(request_id, params["notifications"])
+        if method in self.script.get("unanswered", ()):
+            return LATER
         handler = getattr(self, "on_" + method.replace("/", "_"), None)
         if handler is None:
             raise Refused(-32601, f"Method not found: {method}")

@@ -45,6 +45,7 @@ class AuthLab:
     gives_refresh: bool = True
     revokes: bool = True
     life: int = 3600
+    token_type: str = "Bearer"
     token_delay: float = 0.0
     names_itself: bool = True
     iss: str | None = None
@@ -311,7 +312,7 @@ class AuthLab:
     def _issue(self, scopes: set[str], resource: str, again: bool, user: str | None = None) -> web.Response:
         access = f"access-{secrets.token_urlsafe(12)}"
         self.tokens[access] = Issued(scopes, time.time() + self.life, resource, user)
-        answer = {"access_token": access, "token_type": "Bearer", "expires_in": self.life}
+        answer = {"access_token": access, "token_type": self.token_type, "expires_in": self.life}
         if scopes:
             answer["scope"] = " ".join(sorted(scopes))
         if self.gives_refresh and (self.rotates or not again):

@@ -159,6 +159,8 @@ def test_a_description_shows_20_places_and_the_number_of_the_rest() -> None:
     [
         ([text('"a, b"', '"b, a"')], True),
         ([text('"a, b"', '"b, c"')], False),
+        ([text('"a b"', '"a \u200bb"')], False),
+        ([text('"a, b"', '"b, a!"')], False),
         ([text('"a, b"', '"b, a"'), text('"a"', '"b"')], False),
         ([text('"a, b"', '"b, a"', weight="breaking")], False),
         ([text(None, '"a"')], False),

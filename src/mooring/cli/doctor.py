@@ -144,7 +144,7 @@ def _lock(options: Options) -> tuple[Lock | None, list[Finding]]:
     except LockError as problem:
         upgrade = isinstance(problem, NewerLockError)
         advice = "pip install -U mooring" if upgrade else f"git checkout {file.name}, or mooring lock --force"
-        ignored = f"the lock is ignored: {problem}"
+        ignored = f"the lock cannot be used, and hides the tools that it covers: {problem}"
         return None, [Finding(level="error", finding=ignored, next=advice, code="lock")]
     if lock is None:
         return None, [Finding(level="info", finding=f"there is no lock at {file}: see mooring lock --help")]

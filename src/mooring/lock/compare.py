@@ -182,10 +182,11 @@ def _self_description(snapshot: Snapshot) -> ServerInfo:
 
 def merged(first: Snapshot, second: Snapshot) -> Snapshot:
     """Merge two listings that were requested with different client capabilities. The newer protocol version
-    is used, because mooring chose the older one."""
-    info = first.info
+    is used, because mooring chose the older one, and its extensions: older ones may not declare them."""
+    info, declaring = first.info, (first, second)
     if info.chosen and (second.info.protocol or "") > (info.protocol or ""):
         info = replace(info, protocol=second.info.protocol)
+        declaring = (second, first)
     return replace(
         first,
         info=info,
@@ -193,7 +194,7 @@ def merged(first: Snapshot, second: Snapshot) -> Snapshot:
         resources=_merged(first.resources, second.resources),
         templates=_merged(first.templates, second.templates),
         prompts=_merged(first.prompts, second.prompts),
-        extensions=_merged(first.extensions, second.extensions),
+        extensions=_merged(declaring[0].extensions, declaring[1].extensions),
         skills=_merged(first.skills, second.skills),
     )
 

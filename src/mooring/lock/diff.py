@@ -373,12 +373,13 @@ _REORDERED = (
 
 
 def _reordered(change: Change) -> bool:
-    """Whether texts changed only in the order of their words."""
+    """Whether texts changed only in the order of their words: an added sign or hidden character is a change."""
     return bool(change.differences) and all(
         difference.weight == "text"
         and difference.before is not None
         and difference.after is not None
         and words(difference.before) == words(difference.after)
+        and sorted(difference.before) == sorted(difference.after)
         for difference in change.differences
     )
 

@@ -57,7 +57,7 @@ def memory_of(
 ) -> PinSource:
     """Return the locks beside `files` (True), at another path, or none (False).
 
-    A lock that cannot be read is ignored with a warning.
+    A lock that cannot be read approves nothing, with a warning: what it held is not known.
     """
     if lock is False:
         return PinSource(cache=False)
@@ -77,8 +77,8 @@ def _read(path: Path) -> Lock | None:
     try:
         return load_lock(path)
     except LockError as problem:
-        log.warning("the lock is ignored, and nothing is pinned: %s", problem)
-        return None
+        log.warning("the tools of the servers that the lock covers are not used: %s", problem)
+        return Lock()
 
 
 class LockEnforcer:

@@ -36,6 +36,10 @@ log = logger("mooring.policy")
 
 
 _MOST_PLANS = 20_000
+_MOST_DECISIONS = 10_000
+_LONGEST_KEY, _LARGEST_KEY = 200, 2**53
+"""Characters of a text and the largest number with which a decision is remembered."""
+_ABSENT = object()
 _CALLER = re.compile(r"\b(?:principal|profile|now)\b")
 _NO_MORE = "Do not try again; tell the user what you wanted to do."
 
@@ -46,7 +50,7 @@ Decide = Callable[[ToolCall], "Decision | Verdict | bool | Awaitable[Decision | 
 class _Plan:
     """The decisions of the policies about one tool, as far as they are known without arguments."""
 
-    __slots__ = ("decision", "joint", "only", "otherwise", "variants")
+    __slots__ = ("_looked_at", "decision", "joint", "only", "otherwise", "variants")
 
     def __init__(self, joint: JointPolicy, variants: Sequence[tuple[Tool, tuple[Residual, ...]]]) -> None:
         self.joint, self.variants = joint, variants
@@ -60,6 +64,30 @@ class _Plan:
         undecided = [rules for _, residuals in variants for rules in residuals if rules.rules]
         self.only = undecided[0] if len(variants) == len(undecided) == 1 else None
         """The only policy with undecided rules: the usual case."""
+        exact = all(one.arguments is not None and not one.uses_time for one in undecided)
+        self._looked_at = (
+            sorted({name for one in undecided for name in one.arguments or ()}) if exact else None
+        )
+        """The arguments that the undecided rules use; None if the decision cannot be remembered for them."""
+
+    def key(self, arguments: Mapping[str, Any], context: CallContext) -> tuple[object, ...] | None:
+        """Return everything that the decision about a call depends on; None if it must not be remembered."""
+        if self._looked_at is None:
+            return None
+        found: list[object] = [self, context.principal, context.profile]
+        for name in self._looked_at:
+            value = arguments.get(name, _ABSENT)
+            kind = value.__class__
+            if kind is str:
+                if len(value) > _LONGEST_KEY:
+                    return None
+            elif kind is int:
+                if not -_LARGEST_KEY <= value <= _LARGEST_KEY:
+                    return None
+            elif not (value is None or value is _ABSENT or kind is bool):
+                return None
+            found += (kind, value)  # True and 1 are equal
+        return tuple(found)
 
     def decide(self, facts: Facts) -> Decision:
         """Return the decision about one call."""
@@ -145,6 +173,8 @@ class PolicyEnforcer:
         self._decide = decide
         self._service: DecisionService | None = None
         self._plans: dict[str, tuple[tuple[object, ...], _Plan]] = {}
+        self._decisions: dict[tuple[object, ...], Decision] = {}
+        """Decisions about earlier calls, by plan, caller and the values of the arguments that rules use."""
         self._rules: dict[str, tuple[tuple[Rule, ...], Residual]] = {}
         self._denied: dict[str, dict[str, tuple[str, str]]] = {}
         check_rules(current.config)
@@ -214,7 +244,15 @@ class PolicyEnforcer:
         plan = self._plan(tool)
         if plan.decision is not None:
             return plan.decision
-        return plan.decide(self._facts(tool, context, arguments, now))
+        key = plan.key(arguments, context)
+        if key is not None and (known := self._decisions.get(key)) is not None:
+            return known
+        decision = plan.decide(self._facts(tool, context, arguments, now))
+        if key is not None:
+            if len(self._decisions) >= _MOST_DECISIONS:
+                self._decisions.clear()
+            self._decisions[key] = decision
+        return decision
 
     def replayed(
         self,

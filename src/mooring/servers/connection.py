@@ -424,8 +424,10 @@ class Connection:
         None without a connection."""
         end = concurrency.monotonic() + self.config.call_limits(timeout)[0]
         sender = await self._eras.sender(self._eras.learned(tool, wanted), end)
-        live = sender.supervisor.live
-        return None if live is None else live.peer.era
+        try:
+            return (sender.supervisor.live or await sender.live(end)).peer.era
+        except (WireError, MooringError):
+            return None  # the call raises the error
 
     async def ping(self, timeout: float) -> float:
         """Return the seconds of one round trip; connecting and the response share `timeout`.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from mooring import concurrency
+from mooring.core.apps import RESERVED
 from mooring.core.breaker import Breaker, BreakerState
 from mooring.core.types import EMPTY
 from mooring.errors import (
@@ -17,6 +19,7 @@ from mooring.errors import (
     MooringError,
     NotTrusted,
     Overloaded,
+    PolicyDenied,
     raise_alone,
 )
 from mooring.servers.active import ActiveConnection
@@ -122,6 +125,8 @@ def _new_gate(supervisor: Supervisor) -> ConcurrencyLimiter:
 MAX_RETRY_AFTER = 30.0
 HEALTHY = ("answer", "auth")
 """Errors that do not count against the transport: the server has responded."""
+FOR_PAGE: ContextVar[bool] = ContextVar("mooring_for_page", default=False)
+"""Whether a call is made for a page of the server (MCP Apps)."""
 GUARDED = frozenset(
     (
         *("tools/call", "prompts/get", "resources/read", "completion/complete"),
@@ -185,6 +190,7 @@ class RequestSender:
                 live = self.supervisor.live or await self.live(end)
                 if self.supervisor.guard is not None and method in GUARDED:
                     live = await self._guarded(method, params, about, end)
+                self._check_visibility(method, params)
                 left = max(end - concurrency.monotonic(), 0.0)
                 if self.supervisor.lease is not None:
                     self._check_lease(about)
@@ -198,6 +204,7 @@ class RequestSender:
                     live = self.supervisor.live or await self.live(end)
                     if self.supervisor.guard is not None and method in GUARDED:
                         live = await self._guarded(method, params, about, end)
+                    self._check_visibility(method, params)
                     left = max(end - concurrency.monotonic(), 0.0)
                     if self.supervisor.lease is not None:
                         self._check_lease(about)
@@ -219,6 +226,15 @@ class RequestSender:
                 self._idle.set()
             if probe and not counted:
                 self._breaker.abandoned()
+
+    def _check_visibility(self, method: str, params: Mapping[str, Any]) -> None:
+        """Refuse a call of a tool that only pages may call. The catalog may have shown it: an old lock or an
+        older listing does not say who may call a tool."""
+        reserved = self.supervisor.reserved
+        if reserved and method == "tools/call" and params["name"] in reserved and not FOR_PAGE.get():
+            tool = params["name"]
+            text = f"{tool!r} is not called: {RESERVED}"
+            raise PolicyDenied(text, server=self._name, tool=tool, reason=RESERVED)
 
     def _check_lease(self, about: str) -> None:
         """Refuse a request to a server that this node may not use any more."""

@@ -15,6 +15,7 @@ import anyio
 from mooring import concurrency
 from mooring.config.logs import logger
 from mooring.config.models import ServerConfig, Target
+from mooring.core.apps import reserved_names
 from mooring.core.breaker import Restarts
 from mooring.core.events import Event, ServerConnected, ServerLost
 from mooring.core.redact import Redactor
@@ -84,6 +85,8 @@ class Supervisor(StateReporter):
         )
         self._known = known
         self._listed: Snapshot | None = None
+        self.reserved: frozenset[str] = frozenset()
+        """Tools of the current listing that only pages may call."""
         self.live: ActiveConnection | None = None
         """The active connection; None as soon as its transport is closed."""
         self.connected_at: float | None = None
@@ -419,7 +422,8 @@ class Supervisor(StateReporter):
                 self.notices.attach(live, freshness)
                 channel.spawn(freshness.run)
                 self.lists.begin(freshness)
-                listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
+                listed = await live.list(self.config.list_timeout, self.snapshot.extensions)
+                listed = doubted(listed, self.attempts.seen)
                 snapshot = await compared(self._listed, self.extend(listed))
                 if self.log_level is not None:
                     await set_level(live, self.log_level)
@@ -461,6 +465,7 @@ class Supervisor(StateReporter):
     def _online(self, live: ActiveConnection, snapshot: Snapshot) -> None:
         name = self.config.name
         self.live, self._listed, self._known = live, snapshot, None
+        self.reserved = reserved_names(snapshot.tools)
         self.connected_at = time.time()
         if self.access is not None:
             self.access.accepted()
@@ -481,11 +486,12 @@ class Supervisor(StateReporter):
         """List once and publish; return why that failed."""
         with live.channel.lifetime():
             try:
-                listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
+                listed = await live.list(self.config.list_timeout, self.snapshot.extensions)
+                listed = doubted(listed, self.attempts.seen)
                 snapshot = await compared(self.snapshot, self.extend(listed))
                 self.notices.relisted(self.snapshot, snapshot)
                 changed = differs(self.snapshot, snapshot)
-                self._listed = snapshot
+                self._listed, self.reserved = snapshot, reserved_names(snapshot.tools)
                 freshness.listed(changed=changed)
                 self.guard = self.publish(self.snapshot)
             except WireError as fault:
