@@ -39,7 +39,6 @@ from mooring.core.types import EMPTY, Result
 
 PATIENCE = 5.0
 """Longest wait in seconds for the lock of another process."""
-_HELD = "another process holds its lock"
 _KEY_LENGTH = 64
 # Do not follow links or block on pipes. Windows has neither flag.
 _SAFE = (
@@ -110,46 +109,18 @@ class AuditLog:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Hold the lock for writing and rotating."""
-        if sys.platform == "win32":
-            from filelock import FileLock, Timeout
-
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                with FileLock(self._beside("lock"), timeout=PATIENCE, mode=0o600):
-                    yield
-            except Timeout:
-                raise OSError(errno.ETIMEDOUT, _HELD) from None
-        else:
-            descriptor = self._locked()
-            try:
-                yield
-            finally:
-                os.close(descriptor)
-
-    def _locked(self) -> int:
-        """Lock the lock file until the returned descriptor is closed. With `filelock`, a batch of lines needs
-        thirty more calls of the operating system, and after each one the thread waits for the interpreter."""
-        import fcntl
-
-        path, until = self._beside("lock"), time.monotonic() + PATIENCE
+        """Hold the lock for writing and rotating. `filelock` would make thirty more calls of the operating
+        system for each batch, and after each one this thread waits for the interpreter."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, until = self._opened(self._beside("lock")), time.monotonic() + PATIENCE
         try:
-            descriptor = self._opened(path)
-        except FileNotFoundError:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = self._opened(path)
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return descriptor
-            except BlockingIOError:
+            while not _locked(descriptor):
                 if time.monotonic() > until:
-                    os.close(descriptor)
-                    raise OSError(errno.ETIMEDOUT, _HELD) from None
+                    raise OSError(errno.ETIMEDOUT, "another process holds its lock")
                 time.sleep(0.02)
-            except BaseException:
-                os.close(descriptor)
-                raise
+            yield
+        finally:
+            os.close(descriptor)
 
     def _beside(self, what: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{what}")
@@ -198,6 +169,22 @@ class AuditLog:
             with suppress(FileNotFoundError):
                 os.replace(self._beside(str(number)), self._beside(str(number + 1)))
         os.replace(self.path, self._beside("1"))
+
+
+def _locked(descriptor: int) -> bool:
+    """Lock a file until it is closed; return False if another process holds the lock."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
 
 
 def _read_at(descriptor: int, size: int, offset: int) -> bytes:
@@ -356,16 +343,9 @@ class Audit:
             raise
         finally:
             self._ended()
-            seconds = time.monotonic() - started
-            self.note(
-                verb,
-                name=name,
-                arguments=arguments,
-                outcome=outcome,
-                error=error,
-                seconds=seconds,
-                **about,
-            )
+            took = time.monotonic() - started
+            about = {"error": error, **about}
+            self.note(verb, name=name, arguments=arguments, outcome=outcome, seconds=took, **about)
 
     def note(
         self,
@@ -384,11 +364,7 @@ class Audit:
         who: Fields = (("session", session), ("agent", agent))
         if caller is not None:
             caller.outcome = outcome
-            who = (
-                ("principal", caller.principal),
-                ("profile", caller.profile),
-                ("session", caller.session),
-            )
+            who = (("principal", caller.principal), ("profile", caller.profile), ("session", caller.session))
         if (subject := SUBJECT.get()) is not None and subject.chains:
             about["identity"] = _identity(subject, about.get("server"))
         said = (("verb", verb), *who, ("name", name), *about.items(), ("outcome", outcome))

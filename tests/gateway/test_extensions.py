@@ -74,7 +74,7 @@ async def test_the_union_of_extensions_is_advertised_in_both_eras(serving: Any, 
 async def test_skills_of_a_child_process_are_served_though_its_handshake_declares_no_extensions(
     serving: Any, modern: bool
 ) -> None:
-    """The SDK leaves extensions out of its reply to the handshake, which a child process of a gateway gets."""
+    """The SDK leaves extensions out of its reply to the handshake, sent to children of a gateway."""
     fixture = ServerConfig(name="lib", command=sys.executable, args=(str(SDK_SERVER), "stdio"))
     async with serving(fixture) as here:
         client = await here.caller(modern=modern)

@@ -465,17 +465,24 @@ def _guarded_like(name: str) -> str | None:
     )
 
 
+_OF_GATEWAY = frozenset({"tokens", "allowed_hosts", "allowed_origins"})
+"""Who may connect: settings of `gateway` that no other program has at the top level."""
+
+
 def _unknown(shape: FileShape, key: str, *, own: bool) -> None:
     """Report an unknown key, unless it belongs to another program."""
     name = snake(key)
-    if own:
+    if name in _OF_GATEWAY:
+        near = f"gateway.{name}"
+    elif own:
         near = did_you_mean(name, _SETTINGS | _TOP)
     else:
         near = _guarded_like(name) or misspelled(name, (one for one in _SETTINGS if one[0] == name[:1]))
         if near is None:
             return
     hint = f"did you mean {near!r}?" if near else "remove it"
-    shape.wrong(f"{shown(key)} is not a known setting; {hint}", place=key, serious=own or near in GUARDED)
+    serious = own or near in GUARDED or name in _OF_GATEWAY
+    shape.wrong(f"{shown(key)} is not a known setting; {hint}", place=key, serious=serious)
 
 
 def _report_nulls(shape: FileShape, name: str, setting: object) -> None:

@@ -207,11 +207,6 @@ class Residual:
         return self._arguments
 
     @property
-    def uses_time(self) -> bool:
-        """Whether an undecided rule uses the time of the call."""
-        return "now" in self._names
-
-    @property
     def decided(self) -> bool:
         """Whether the arguments and the caller make no difference."""
         return not self.rules

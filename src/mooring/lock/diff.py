@@ -373,7 +373,7 @@ _REORDERED = (
 
 
 def _reordered(change: Change) -> bool:
-    """Whether texts changed only in the order of their words: an added sign or hidden character is a change."""
+    """Whether texts changed only in the order of their words, without an added sign or hidden character."""
     return bool(change.differences) and all(
         difference.weight == "text"
         and difference.before is not None

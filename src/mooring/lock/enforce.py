@@ -8,7 +8,7 @@ before any server runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
@@ -74,11 +74,28 @@ def memory_of(
 
 
 def _read(path: Path) -> Lock | None:
+    """Return the lock of a file; an empty one, which approves nothing, if it cannot be read."""
     try:
         return load_lock(path)
     except LockError as problem:
         log.warning("the tools of the servers that the lock covers are not used: %s", problem)
         return Lock()
+
+
+def _read_again(path: Path) -> Lock | None:
+    try:
+        return load_lock(path)
+    except LockError as problem:
+        log.warning("the lock cannot be read, and the previous one stays in force: %s", problem)
+        return None
+
+
+def _written(path: Path) -> tuple[int, int] | None:
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_mtime_ns, about.st_size
 
 
 class LockEnforcer:
@@ -117,6 +134,37 @@ class LockEnforcer:
     def path(self) -> Path | None:
         """Where that lock is stored."""
         return self._memory.path
+
+    def stamp(self) -> tuple[object, ...]:
+        """Return what differs after a lock file was written: its time and size."""
+        return tuple(_written(path) for path in (self._memory.path, self._memory.own_path) if path)
+
+    def read_again(self, servers: Iterable[ServerConfig]) -> tuple[str, ...]:
+        """Read the lock files again. A file that is missing or cannot be read changes nothing.
+
+        Returns:
+            The servers whose approved definitions are other ones. They must be listed again.
+        """
+        memory = self._memory
+        lock = (memory.path and _read_again(memory.path)) or memory.lock
+        own = lock if memory.own_path == memory.path else memory.own
+        if memory.own_path not in (None, memory.path):
+            own = _read_again(memory.own_path) or memory.own
+        if (lock, own) == (memory.lock, memory.own):
+            return ()
+        self._memory = replace(memory, lock=lock, own=own)
+        changed: list[str] = []
+        for server in servers:
+            name, used = server.name, self._lock_of(server)
+            pin = None if used is None else used.servers.get(name)
+            pinning: Pinning = server.pins or ("block" if used is not None else "warn")
+            if used is None or (pin, pinning) == (self._pins.get(name), self._pinning.get(name)):
+                continue
+            self._fingerprints[name] = fingerprint(server)
+            self._pins[name], self._pinning[name] = pin, pinning
+            self._recollections.pop(name, None)
+            changed.append(name)
+        return tuple(changed)
 
     def hidden(self) -> Iterator[Hidden]:
         """Yield the tools, resources, templates and prompts that the lock hides."""

@@ -37,8 +37,6 @@ log = logger("mooring.policy")
 
 _MOST_PLANS = 20_000
 _MOST_DECISIONS = 10_000
-_LONGEST_KEY, _LARGEST_KEY = 200, 2**53
-"""Characters of a text and the largest number with which a decision is remembered."""
 _ABSENT = object()
 _CALLER = re.compile(r"\b(?:principal|profile|now)\b")
 _NO_MORE = "Do not try again; tell the user what you wanted to do."
@@ -50,7 +48,7 @@ Decide = Callable[[ToolCall], "Decision | Verdict | bool | Awaitable[Decision | 
 class _Plan:
     """The decisions of the policies about one tool, as far as they are known without arguments."""
 
-    __slots__ = ("_looked_at", "decision", "joint", "only", "otherwise", "variants")
+    __slots__ = ("_used", "decision", "joint", "only", "otherwise", "variants")
 
     def __init__(self, joint: JointPolicy, variants: Sequence[tuple[Tool, tuple[Residual, ...]]]) -> None:
         self.joint, self.variants = joint, variants
@@ -64,30 +62,20 @@ class _Plan:
         undecided = [rules for _, residuals in variants for rules in residuals if rules.rules]
         self.only = undecided[0] if len(variants) == len(undecided) == 1 else None
         """The only policy with undecided rules: the usual case."""
-        exact = all(one.arguments is not None and not one.uses_time for one in undecided)
-        self._looked_at = (
-            sorted({name for one in undecided for name in one.arguments or ()}) if exact else None
-        )
-        """The arguments that the undecided rules use; None if the decision cannot be remembered for them."""
+        timed = any("now" in rule.variables for rules in undecided for rule in rules.rules)
+        used = [rules.arguments for rules in undecided]
+        self._used = None if timed or None in used else frozenset[str]().union(*filter(None, used))
+        """The arguments that decide, with the caller; None if the decision is not remembered."""
 
     def key(self, arguments: Mapping[str, Any], context: CallContext) -> tuple[object, ...] | None:
-        """Return everything that the decision about a call depends on; None if it must not be remembered."""
-        if self._looked_at is None:
+        """Return everything that the decision about a call depends on; None if it is not remembered."""
+        if self._used is None:
             return None
-        found: list[object] = [self, context.principal, context.profile]
-        for name in self._looked_at:
-            value = arguments.get(name, _ABSENT)
-            kind = value.__class__
-            if kind is str:
-                if len(value) > _LONGEST_KEY:
-                    return None
-            elif kind is int:
-                if not -_LARGEST_KEY <= value <= _LARGEST_KEY:
-                    return None
-            elif not (value is None or value is _ABSENT or kind is bool):
-                return None
-            found += (kind, value)  # True and 1 are equal
-        return tuple(found)
+        values = [arguments.get(name, _ABSENT) for name in self._used]
+        if not all(map(_short, values)):
+            return None
+        # With the classes, because 1 and True are equal.
+        return (self, context.principal, context.profile, *values, *map(type, values))
 
     def decide(self, facts: Facts) -> Decision:
         """Return the decision about one call."""
@@ -132,6 +120,13 @@ class _Plan:
                 possible.append([rules.final, *(rule.decision for rule in rules.rules)])
             found.append(self.joint.decide(tool, possible))
         return strictest(found)
+
+
+def _short(value: object) -> bool:
+    """Whether a decision is remembered with this value of an argument."""
+    if isinstance(value, str):
+        return len(value) <= 200
+    return value is None or value is _ABSENT or (isinstance(value, int) and abs(value) < 2**53)
 
 
 def _with_offset(now: datetime, zone: tzinfo) -> datetime:

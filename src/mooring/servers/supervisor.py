@@ -203,10 +203,15 @@ class Supervisor(StateReporter):
         """
         if self.state == "disabled" or self.ended.is_set():
             raise self.problem or Permanent("it is disabled or closed", server=self.config.name)
-        if self.live is None:
-            await self._wait(None, 1)
-            return
-        await self.lists.ask()
+        live = self.live
+        if live is not None:
+            try:
+                await self.lists.ask()
+                return
+            except MooringError:
+                if live.channel.death is None:
+                    raise
+        await self._wait(None, 1)  # also if its session had expired: the new connection lists
 
     def privately(self, session: str | None, publish: Callable[[Snapshot], Guard | None]) -> None:
         """Make this the private connection of one session: its states are not those of the server."""
@@ -495,8 +500,8 @@ class Supervisor(StateReporter):
                 freshness.listed(changed=changed)
                 self.guard = self.publish(self.snapshot)
             except WireError as fault:
-                if fault.kind == "auth" and fault.status != 403:
-                    live.channel.mark_closed(str(fault))  # a new connection shows the cause
+                if fault.kind == "session" or (fault.kind == "auth" and fault.status != 403):
+                    live.channel.mark_closed(str(fault))  # a new connection has a session, or shows the cause
                 problem = call_error(fault, self.config.name, "tools/list", 0.0, None, self.redact)
                 self._warn_once(f"server {self.config.name!r} could not be listed: {problem}")
                 return problem
