@@ -33,7 +33,7 @@ def test_the_first_call_of_a_changed_tool_is_refused(ran, config, lab, start: st
     lab.offers(read="Read a file, and tell me.", send="Send a letter.")
     done = ran("call", "--config", file, "mcp_lab_read")
     assert (done.returncode, done.stdout) == (3, "")
-    assert "mooring approve lab/read" in done.stderr
+    assert done.stderr.count("mooring approve lab/read") == 1, "not as a warning too"
     assert ran("call", "--config", file, "mcp_lab_send").returncode == 0
 
 
@@ -318,7 +318,7 @@ Tool 'read' of server 'lab' is not what was approved: description changed (text)
     assert changes(ran("check", "--json", "--config", locked)) == [("post", "added"), ("send", "text")]
     call = ran("call", "mcp_lab_post", "--config", locked)
     assert call.returncode == 3
-    assert "never approved" in call.stderr
+    assert call.stderr.count("never approved") == 1
 
 
 def test_approving_a_server_accepts_all_of_it(ran, locked, lab) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -327,7 +327,7 @@ async def _service(visit: GuardedHttp, service: TokenService) -> AuthServer:
 
 
 @contextmanager
-def _named(step: str) -> Iterator[None]:
+def _named(step: str) -> Generator[None]:
     """Name the step in errors that do not name it."""
     try:
         yield

@@ -50,6 +50,7 @@ async def open_host(
     relay: ClientBridge | None = None,
     declare: bool = True,
     one_off: ServerConfig | None = None,
+    prepare: Callable[[Host], Awaitable[None]] | None = None,
 ) -> AsyncGenerator[Host]:
     """Open the host that the options describe. Its servers start in the background.
 
@@ -67,6 +68,7 @@ async def open_host(
             the same capabilities and get the same tools.
         declare: False: declare no client capabilities, like an application without `on_elicit`.
         one_off: The only server, instead of those in the files.
+        prepare: Called with the host before its servers start.
 
     Raises:
         ConfigError: a file cannot be read, or has no usable entry.
@@ -91,6 +93,8 @@ async def open_host(
         _check(host, out, servers)
         if idle:
             runtime_of(host).current.config = _all_lazy(host.config)
+        if prepare is not None:
+            await prepare(host)
         async with host:
             yield host
 
@@ -193,7 +197,8 @@ def log_to_stderr(verbose: bool) -> None:
 def show_warnings(logger: str, out: Output, *, at_end: bool) -> Generator[None]:
     """Show the warnings of one logger on standard error, each text once.
 
-    With `at_end` they are printed after the block, because the progress display redraws its lines until then.
+    With `at_end` they are printed after the block, because the progress display redraws its lines until then;
+    without a text that is the error of the command.
     """
     import logging
 
@@ -210,12 +215,17 @@ def show_warnings(logger: str, out: Output, *, at_end: bool) -> Generator[None]:
     source = logging.getLogger(logger)
     if not out.options.verbose:  # otherwise the log is shown anyway
         source.addHandler(collector)
+    failure = ""
     try:
         yield
+    except Exception as problem:
+        failure = str(problem)
+        raise
     finally:
         source.removeHandler(collector)
         for text in texts if at_end else ():
-            out.warning(text)
+            if text not in (failure, out.reported):
+                out.warning(text)
 
 
 T = TypeVar("T")

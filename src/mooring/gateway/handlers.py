@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from weakref import ref
 
 from mooring.core.builtin_tools import SCRIPT_RUN, is_login
 from mooring.core.elicitation import URL_REQUIRED, addresses_in
@@ -227,6 +228,7 @@ class RequestHandlers:
         if request.params.get("cursor") is not None:
             raise Refusal(INVALID_PARAMS, "invalid cursor: the list has one page only")
         client, lists = request.client, self._profile_lists(request.client)
+        client.listed[request.method] = ref(lists.contents)
         profile, pages = client.profile, shows_pages(client)
         searching = profile.settings.discovery != "never" or profile.scripts.enabled
         if request.method == "tools/list" and searching:

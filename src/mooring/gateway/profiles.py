@@ -41,7 +41,7 @@ MAX_WARNINGS = 200
 """Warnings about transforms that one profile logs at most."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class ProfileCatalog:
     """The visible tools, prompts, resources and templates of a profile."""
 
@@ -56,6 +56,9 @@ class ProfileCatalog:
 
 class Profile:
     """A restricted host for sessions: they see and call what the profile allows."""
+
+    inner = False
+    """Whether its clients are other nodes of a cluster."""
 
     def __init__(self, host: Host, settings: ProfileSettings, name: str = "", *, logins: bool = True) -> None:
         self.host = host

@@ -128,6 +128,8 @@ class StdioServer:
         self._listening: set[asyncio.Task[Any]] = set()
         """Tasks of subscriptions, which end with the client."""
         self._scopes: dict[RequestId, anyio.CancelScope] = {}
+        self._handshake = 0
+        """1 from the handshake to the next message of the client: it expects no notification yet."""
 
     def act_for(self, principal: Principal) -> None:
         """Use the token of the latest request of the same principal."""
@@ -146,6 +148,9 @@ class StdioServer:
             self._start(self._batch(cast("list[object]", message)))
             return
         said = fields(message)
+        if self._client is not None and said.get("method") != "initialize":
+            self._client.silenced -= self._handshake
+            self._handshake = 0
         if "method" not in said:
             if self._client is not None and said:
                 self._client.answered(said)
@@ -245,6 +250,7 @@ class StdioServer:
                 except TooManySessions as full:
                     raise Refusal(INVALID_REQUEST, str(full)) from None
                 self._client.event_stream = self._outbox
+                self._client.silenced = self._handshake = 1
         elif self._client is None:
             if message["method"] == "ping":
                 return registry.transient(

@@ -37,6 +37,11 @@ KINDS: Mapping[str, str] = {
     "resourcesListChanged": "notifications/resources/list_changed",
     "promptsListChanged": "notifications/prompts/list_changed",
 }
+_METHODS: Mapping[str, tuple[str, ...]] = {
+    "toolsListChanged": ("tools/list",),
+    "resourcesListChanged": ("resources/list", "resources/templates/list"),
+    "promptsListChanged": ("prompts/list",),
+}
 UPDATED = "notifications/resources/updated"
 
 
@@ -65,7 +70,7 @@ class Subscriptions:
 
     async def run(self) -> None:
         """Forward events of the host until it closes."""
-        for profile in self._gateway.profiles():
+        for profile in self._gateway.watched_profiles():
             self._last[profile] = profile.contents
         async for event in self._gateway.host.events(CatalogChanged, ConfigApplied, ResourceUpdated):
             if isinstance(event, ResourceUpdated):
@@ -75,7 +80,7 @@ class Subscriptions:
 
     def changed(self) -> None:
         """Notify the clients of each profile whose lists changed."""
-        for profile in self._gateway.profiles():
+        for profile in self._gateway.watched_profiles():
             old, new = self._last.get(profile), profile.contents
             self._last[profile] = new
             if old is None or old is new:
@@ -97,11 +102,13 @@ class Subscriptions:
                 if not same
             ]
             for kind in kinds:
-                self._notify(profile, kind)
+                self._notify(profile, kind, new)
 
-    def _notify(self, profile: Profile, kind: str) -> None:
+    def _notify(self, profile: Profile, kind: str, new: ProfileCatalog) -> None:
         for client in self._gateway.registry:
-            if client.profile is profile:
+            listed = [client.listed[method]() for method in _METHODS[kind] if method in client.listed]
+            knows = bool(listed) and all(contents is new for contents in listed)
+            if client.profile is profile and not client.silenced and not knows:
                 client.notify(KINDS[kind])
         for listener in list(self._listeners):
             if listener.client.profile is profile and kind in listener.kinds:

@@ -162,7 +162,7 @@ class LockEnforcer:
                 continue
             self._fingerprints[name] = fingerprint(server)
             self._pins[name], self._pinning[name] = pin, pinning
-            self._recollections.pop(name, None)
+            self._snapshot_caches.pop(name, None)
             changed.append(name)
         return tuple(changed)
 

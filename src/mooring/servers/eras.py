@@ -247,7 +247,7 @@ class EraConnections:
     async def _may_speak(self, era: Era) -> bool:
         """Whether to try it: a second child process is started only if the server may speak the era."""
         live = self.main.supervisor.live
-        if live is None:
+        if live is None or self.main.supervisor.place is not None:  # it may run once only
             return False
         if era == "legacy" or live.channel.kind != "stdio" or await may_be_modern(live.channel):
             return True

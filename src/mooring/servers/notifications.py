@@ -223,6 +223,8 @@ class NotificationRouter:
         """The session that owns the connection; None for the shared one."""
         self.watching: ResourceSubscriptions | None = None
         """The subscriptions on the active connection."""
+        self.announce: Callable[[str], None] | None = None
+        """Called with the server when it announces that one of its lists changed; set by a cluster."""
 
     def attach(self, live: ActiveConnection, freshness: Freshness) -> None:
         """Receive the notifications of a new connection."""
@@ -255,6 +257,8 @@ class NotificationRouter:
                 self._stale(None)
             freshness.announced(method)
             self._mark_dirty()
+            if self.announce is not None and self.session is None:
+                self.announce(self._server)
         elif method == ACKNOWLEDGED:
             key = subscription_id(params)
             if key.startswith(PREFIX) and self.watching is not None:

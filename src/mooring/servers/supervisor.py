@@ -27,7 +27,7 @@ from mooring.servers.freshness import Freshness, Relister, differs
 from mooring.servers.negotiate import doubted, first_era, negotiate, refuse_older
 from mooring.servers.notifications import NotificationRouter
 from mooring.servers.start_queue import ConnectTimer, StartLimit, StartSlot, Urgency
-from mooring.servers.state import ServerLease, under_lease
+from mooring.servers.state import Elsewhere, Place, ServerLease, under_lease
 from mooring.servers.status import (
     STABLE,
     ConnectHistory,
@@ -99,6 +99,8 @@ class Supervisor(StateReporter):
         self.caller: Subject | None = None
         self.lease: ServerLease | None = None
         """Of a server that one node of a cluster runs."""
+        self.place: Place | None = None
+        """Decides which node runs a server that has `placement: cluster`."""
         self.log_level: str | None = None
         """Log level for a handshake server; None: its own default."""
         self.ended = asyncio.Event()
@@ -209,7 +211,7 @@ class Supervisor(StateReporter):
                 await self.lists.ask()
                 return
             except MooringError:
-                if live.channel.death is None:
+                if live.channel.closed_reason is None:
                     raise
         await self._wait(None, 1)  # also if its session had expired: the new connection lists
 
@@ -390,14 +392,22 @@ class Supervisor(StateReporter):
         raise TimeoutError
 
     async def _serve_on(self, left: list[Wire], target: Target, timer: ConnectTimer) -> str:
-        kind = left[0]
+        kind, config, access = left[0], self.config, self.access
+        if self.place is not None:
+            timer.pause()
+            placed = await self.place()
+            timer.resume()
+            if isinstance(placed, Elsewhere):
+                self.lease, kind, config, target, access = None, "http", placed.config, placed.target, None
+            else:
+                self.lease = placed
         if kind == "stdio":
             timer.pause()
             if self._slot is not None:
                 self._slot.release()
             self._slot = await self._starts.enter(lambda: self._urgency)
             timer.resume()
-        opening = open_channel(kind, self.config, target, self._pool, self.redact, self.access)
+        opening = open_channel(kind, config, target, self._pool, self.redact, access)
         if self.lease is not None:
             opening = under_lease(self.lease, self.config.name, opening)
         async with opening as channel:

@@ -179,6 +179,8 @@ async def refusal(response: aiohttp.ClientResponse, *, session: bool, redact: Re
             message = (
                 f"it requires more rights: {' '.join(asked.scopes) or 'it does not say which'} (HTTP 403)"
             )
+    elif status == 421:  # it is not for this server: a new connection may lead to the right one
+        kind, outcome = "refused", "not sent"
     elif session and (status == 404 or (status == 400 and "session" in text.lower())):
         kind, outcome = "session", "not sent"
         message = f"the session has expired (HTTP {status})"
@@ -272,8 +274,10 @@ class HttpEndpoint:
         redact: Redactor,
         access: Credentials | None = None,
         way: HttpRoute | None = None,
+        sign: Callable[[str], Mapping[str, str]] | None = None,
     ) -> None:
         self.url = url
+        self._sign = sign
         self._server = server
         self._headers = dict(headers)
         self._redact = redact
@@ -299,6 +303,7 @@ class HttpEndpoint:
             redact=self._redact,
             access=self._access,
             way=self._way,
+            sign=self._sign,
         )
 
     def _within(self, base: str, location: str, status: int | None) -> str:
@@ -355,6 +360,8 @@ class HttpEndpoint:
         if token is not None and self._access is not None:
             sent["Authorization"] = f"Bearer {token}"
             self._redact.learn(self._access.secrets())
+        if self._sign is not None:
+            sent |= self._sign(method)
         url = self.url
         for _ in range(MAX_HOPS):
             response = await self._send(method, url, body, sent)
