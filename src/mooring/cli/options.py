@@ -236,14 +236,14 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
         return f"{', '.join(action.option_strings)} {value}"
 
-    def _format_usage(self, *args: Any) -> str:
+    def _format_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any) -> str:
         """Return the usage, wrapped on a narrow terminal."""
         from textwrap import fill
 
-        usage = super()._format_usage(*args)
+        whole = super()._format_usage(usage, actions, groups, prefix)
         if self._width >= _COLUMNS:
-            return usage
-        return fill(" ".join(usage.split()), max(self._width, 20), subsequent_indent="  ") + "\n\n"
+            return whole
+        return fill(" ".join(whole.split()), max(self._width, 20), subsequent_indent="  ") + "\n\n"
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if width >= _COLUMNS:
