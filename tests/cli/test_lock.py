@@ -159,14 +159,17 @@ def test_a_lock_that_cannot_be_read_is_exit_code_2_and_left_alone(
     assert (tmp_path / "mooring.lock").read_text() == text
 
 
-def test_a_damaged_lock_is_replaced_on_request_and_ignored_loudly_meanwhile(ran, locked, tmp_path) -> None:
+def test_a_damaged_lock_approves_nothing_until_it_is_replaced(ran, locked, tmp_path) -> None:
     (tmp_path / "mooring.lock").write_text("{")
     tools = ran("tools", "--config", locked)
-    assert tools.returncode == 0
-    assert "mcp_lab_read" in tools.stdout
-    assert "warning: the lock is ignored" in tools.stderr
+    assert (tools.returncode, "mcp_lab_read" in tools.stdout) == (0, False)
+    assert "warning: the tools of the servers that the lock covers are not used" in tools.stderr
+    assert "mooring.lock: line 1: is cut short" in tools.stderr
+    call = ran("call", "mcp_lab_read", "--config", locked)
+    assert (call.returncode, call.stdout) == (3, "")
     assert ran("lock", "--force", "--config", locked).returncode == 0
     assert ran("check", "--config", locked).returncode == 0
+    assert "mcp_lab_read" in ran("tools", "--config", locked).stdout
 
 
 def test_an_unknown_server_is_exit_code_2_and_names_the_nearest(ran, locked) -> None:

@@ -167,10 +167,19 @@ class EngineCluster:
 
 
 def engine_node(
-    folder: Path, file: Path, name: str, port: int, engine: int, *, key: str = KEY, words: Sequence[str] = ()
+    folder: Path,
+    file: Path,
+    name: str,
+    port: int,
+    engine: int,
+    *,
+    key: str = KEY,
+    words: Sequence[str] = (),
+    scheme: str = "http",
 ) -> Node:
     listen = ("--http", f"127.0.0.1:{port}", "--node", name, "--cluster", f"nats://127.0.0.1:{engine}")
-    return Node(name, port, serve_words(file, *listen, *words), {"NODE_KEY": key}, folder / f"{name}.err")
+    command = serve_words(file, *listen, *words)
+    return Node(name, port, command, {"NODE_KEY": key}, folder / f"{name}.err", scheme)
 
 
 @asynccontextmanager
@@ -183,9 +192,13 @@ async def engine_nodes(
     ttl: float = TTL,
     options: Sequence[str] = (),
     cluster: Mapping[str, Any] | None = None,
+    homes: bool = False,
+    words: Sequence[Sequence[str]] = ((),) * 4,
+    scheme: str = "http",
+    ssl: Any = True,
     **more: Any,
 ) -> AsyncIterator[EngineCluster]:
-    """Nodes `a`, `b`, … of one cluster."""
+    """Nodes `a`, `b`, … of one cluster; with `homes`, each has a folder for its state."""
     async with AsyncExitStack() as stack:
         proxies = [Proxy() for _ in range(count)]
         proxy_ports = [await proxy.start() for proxy in proxies]  # before free ports are chosen
@@ -205,10 +218,13 @@ async def engine_nodes(
         private = lab_entry(tools=["echo", "pid", "sleep"], settings={"isolation": "session"})
         file = written(folder, servers or {"lab": private}, settings, **more)
         nodes = [
-            engine_node(folder, file, name, port, proxy)
-            for name, port, proxy in zip(NAMES, ports, proxy_ports, strict=False)
+            engine_node(folder, file, name, port, proxy, words=own, scheme=scheme)
+            for name, port, proxy, own in zip(NAMES, ports, proxy_ports, words, strict=False)
         ]
-        found = await stack.enter_async_context(running(nodes))
+        if homes:
+            for node in nodes:
+                node.environment["MOORING_HOME"] = str(folder / f"home-{node.name}")
+        found = await stack.enter_async_context(running(nodes, ssl))
         yield EngineCluster(found, engine, proxies, folder, file)
 
 

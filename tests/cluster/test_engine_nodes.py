@@ -111,32 +111,6 @@ async def test_an_engine_that_is_silent_to_one_node_counts_as_lost(tmp_path: Pat
         assert int(reply.text) != pid
 
 
-async def test_owned_and_stateless_calls_go_on_while_the_engine_is_down(tmp_path: Path) -> None:
-    from tests.cluster.lab import lab_entry
-
-    servers = {
-        "private": lab_entry(tools=["pid"], settings={"isolation": "session"}),
-        "shared": lab_entry(tools=["echo"]),
-    }
-    async with engine_nodes(tmp_path, servers=servers, ttl=20.0) as cluster:
-        client = await cluster.nodes.caller(0, modern=True)
-        first = await client.call("pid")
-        assert first.status == 200, (first.messages, errors_of(cluster))
-        pid = first.text
-        handshake = await cluster.nodes.caller(1)
-        cluster.engine.kill()
-        for number in range(3):
-            through = cluster.nodes.through(client, number)
-            reply = await through.call("pid")
-            assert reply.status == 200, (number, reply.messages, errors_of(cluster))
-            assert reply.text == pid
-            assert (await through.call("echo", {"text": "x"})).status == 200
-            assert (await cluster.nodes.through(handshake, number).call("pid")).status == 200
-        await cluster.engine.start()
-        await joined(cluster, 0, 3)
-        assert (await client.call("pid")).text == pid  # the lease was not lost
-
-
 async def test_a_new_placement_waits_for_the_engine_and_then_says_what_is_missing(tmp_path: Path) -> None:
     async with engine_nodes(tmp_path, 1, ttl=2.0) as cluster:
         client = await cluster.nodes.caller(0, modern=True)
@@ -174,29 +148,6 @@ async def test_an_engine_that_lost_its_data_ends_all_leases_and_starts_again(tmp
             await joined(cluster, number, 3)
         replies = [await cluster.nodes.through(client, number).call("pid") for number in range(3)]
         assert len({reply.text for reply in replies}) == 1, errors_of(cluster)
-
-
-async def test_a_slow_engine_does_not_slow_the_calls_of_owned_sessions(tmp_path: Path) -> None:
-    async with engine_nodes(tmp_path, 1, ttl=12.0) as cluster:
-        owner, pid, client = await placed(cluster)
-        cluster.proxies[owner].delay = 0.5
-        started = asyncio.get_running_loop().time()
-        for _ in range(60):  # with a request to the engine for each, they would take 60 s
-            assert (await client.call("pid")).text == str(pid)
-        assert asyncio.get_running_loop().time() - started < 45
-        assert (await cluster.state(owner))["fenced"] == 0
-
-
-async def test_servers_that_run_once_per_cluster_are_refused_with_a_reason(tmp_path: Path) -> None:
-    async with engine_nodes(tmp_path, 1) as cluster:
-        text = cluster.file.read_text().replace('"isolation": "session"', '"placement": "cluster"')
-        file = tmp_path / "once.json"
-        file.write_text(text)
-        [port] = free_ports(1)
-        node = cluster.node("b", port, cluster.engine.port, file=file)
-        node.start()
-        assert await asyncio.to_thread(node.process.wait, 60) == 2
-        assert "`placement: cluster` is not available yet (servers: lab)" in node.errors.read_text()
 
 
 async def test_status_shows_nodes_owners_and_the_fencing_number(tmp_path: Path) -> None:
@@ -241,6 +192,23 @@ async def test_an_engine_that_needs_a_password_is_used_with_it_and_refuses_other
             assert "Traceback" not in message
     finally:
         del os.environ["NATS_TEST_PASSWORD"]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+async def test_a_client_gets_its_rate_once_from_all_nodes_together(tmp_path: Path, exact: bool) -> None:
+    settings = {"rate": 0.001, "burst": 9}
+    async with engine_nodes(tmp_path, gateway=settings, cluster={"exact": exact}) as cluster:
+        for number in range(3):
+            await joined(cluster, number, 3)
+        client = await cluster.nodes.caller(0, modern=True)
+        through = [cluster.nodes.through(client, number) for number in range(3)]
+        # All at one node first: the whole burst if it is exact, the share of that node otherwise.
+        first = [(await through[0].ask("tools/list")).status for _ in range(5)]
+        rest = await asyncio.gather(*(one.ask("tools/list") for one in through * 4))
+        allowed = first.count(200) + sum(reply.status == 200 for reply in rest)
+        assert {reply.status for reply in rest} == {200, 429}
+        assert allowed == 9, (first, [reply.status for reply in rest], errors_of(cluster))
+        assert first.count(200) == (5 if exact else 3)
 
 
 async def test_a_second_node_with_the_same_name_is_refused(tmp_path: Path) -> None:

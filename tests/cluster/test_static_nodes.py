@@ -17,6 +17,7 @@ import pytest
 from tests.cluster.lab import (
     KEY,
     Nodes,
+    acquainted,
     free_ports,
     lab_entry,
     running,
@@ -25,6 +26,7 @@ from tests.cluster.lab import (
     static_nodes,
     written,
 )
+from tests.cluster.test_workers import library
 from tests.gateway.test_reverse import ABLE, ACCEPTED, FIXTURE, QUESTION, answering
 from tests.lab.caller import soon
 from tests.lab.wait import until
@@ -80,6 +82,27 @@ async def test_streams_questions_and_large_bodies_pass_through_another_node(tmp_
         async with there.standing() as notices:
             await here.call("grow", {"name": "more"})
             assert (await soon(notices))["method"] == "notifications/tools/list_changed"
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_change_in_the_copy_of_one_node_is_announced_to_subscribers_of_all(
+    tmp_path: Path, era: str
+) -> None:
+    servers = {"lib": library(era=era, resources={"memo:///a": "old"})}
+    async with static_nodes(tmp_path, servers=servers) as nodes:
+        await acquainted(nodes)
+        clients = [await nodes.caller(number) for number in range(3)]
+        async with clients[1].standing() as one, clients[2].standing() as two:
+            for client in clients[1:]:
+                assert (await client.ask("resources/subscribe", {"uri": "memo:///a"})).result == {}
+            await clients[0].call("touch", {"uri": "memo:///a", "text": "new"})
+            for notices in (one, two):
+                said = await soon(notices)
+                assert said["method"] == "notifications/resources/updated"
+                assert said["params"]["uri"] == "memo:///a"
+            await clients[1].ask("resources/unsubscribe", {"uri": "memo:///a"})
+            await clients[0].call("touch", {"uri": "memo:///a", "text": "newer"})
+            assert (await soon(two))["method"] == "notifications/resources/updated"
 
 
 async def test_a_client_that_leaves_ends_its_call_on_the_owner(tmp_path: Path) -> None:

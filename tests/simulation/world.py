@@ -59,6 +59,8 @@ class Options:
     """Longest time to end the processes of a lost lease, in seconds."""
     length: float = 150.0
     watchdog: bool = True
+    late: bool = False
+    """Whether answers of the engine to single nodes are delayed by seconds, before they are cut off."""
     placement: type[Placement] = Placement
 
 
@@ -150,6 +152,8 @@ class Node:
         self.cut = (False, False)
         """Directions in which messages are lost: to the engine, from the engine."""
         self.peers_cut_until = 0.0
+        self.answers_late = 0.0
+        """Seconds by which answers of the engine are delayed."""
         self.ended: dict[Holder, float] = {}
         """When the processes of a lost lease ended."""
         self.deadline: dict[Holder, float] = {}
@@ -230,7 +234,7 @@ class Node:
                 return
             result = work()
             if rng.random() >= 0.002:
-                world.at(world.now + self.latency(), returns, result)
+                world.at(world.now + self.latency() + self.answers_late, returns, result)
 
         def returns(result: Any) -> None:
             if engine.generation == generation and self.reaches(1) and self.awake(returns, result):
@@ -500,10 +504,14 @@ class World:
     def _fault(self, name: str) -> None:
         rng, node = self.random, self.current[name]
         length = rng.choice((2.0, 10.0, 26.0, 35.0, 60.0)) * rng.uniform(0.7, 1.3)
-        kind = rng.choice(
-            ("stop", "stop", "freeze", "cut", "cut", "half", "peers", "kill", "replace", "drain")
-        )
-        if kind in ("stop", "freeze"):
+        kinds = ("stop", "stop", "freeze", "cut", "cut", "half", "peers", "kill", "replace", "drain")
+        kind = "late" if self.options.late and rng.random() < 0.7 else rng.choice(kinds)
+        if kind == "late":
+            # Renewals arrive and are acknowledged late; then no more arrive.
+            node.answers_late = rng.uniform(8, 20)
+            node.cut_from, node.cut_until = self.now + rng.uniform(10, 30), self.now + 100
+            node.cut = (True, False)
+        elif kind in ("stop", "freeze"):
             node.paused_until = max(node.paused_until, self.now + length)
             if kind == "freeze":
                 node.frozen.append((self.now, node.paused_until))

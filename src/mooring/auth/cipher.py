@@ -1,11 +1,12 @@
-"""Encryption of stored logins with a key from the configuration."""
+"""Encryption of stored logins with a key from the configuration, and logins that nodes share."""
 
 from __future__ import annotations
 
 import os
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any, Protocol
 
 from mooring.config.models import ConfigSource
 from mooring.config.references import expand
@@ -88,3 +89,12 @@ class LoginCipher:
                 for secret in key_secrets(self._references)
             ]
         return self._keys
+
+
+class ClusterLogins(Protocol):
+    """Logins that all nodes of a cluster share."""
+
+    def holding(self, store: Any) -> AbstractAsyncContextManager[None]:
+        """Lock the login of a token store for all nodes: the store has the newest login while the block runs,
+        and the other nodes get what the block stores."""
+        ...

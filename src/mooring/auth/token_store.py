@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import quote, urlsplit
 
-from mooring.auth.cipher import LoginCipher
+from mooring.auth.cipher import ClusterLogins, LoginCipher
 from mooring.auth.metadata import AuthServer, scopes_in
 from mooring.config.files import replace_file, state_home
 from mooring.config.logs import logger
@@ -301,20 +301,26 @@ class MemoryStore:
         return self._lock
 
 
+cluster_logins: ClusterLogins | None = None
+"""Set by a cluster."""
+
+
 class TokenStore:
     """The stored login for one server address and one client: of this user, or of one principal."""
 
     def __init__(
         self, url: str, client: str | None, principal: str | None = None, cipher: LoginCipher | None = None
     ) -> None:
-        self._cipher = cipher
+        self.cipher = cipher
         whose = [url, client] if principal is None else [url, client, principal]
         unique = sha256(json.dumps(whose).encode()).hexdigest()[:32]
         readable = re.sub(r"[^a-z0-9.-]+", "-", (urlsplit(url).hostname or "").lower())[:60]
-        self._key = f"{readable}-{unique}"
+        self.key = f"{readable}-{unique}"
         self.place: Place = "memory"
         """Where the login was last read or written."""
         self._stamp = 0
+        self.written = False
+        """Whether it was stored or deleted; reset by a cluster."""
 
     # --- stored logins --------------------------------------------------------------------------
 
@@ -335,7 +341,7 @@ class TokenStore:
         if sealed is not None:
             raw["secrets"] = self._unsealed(sealed)
         grant = grant_from_json(raw)
-        if grant is not None and sealed is None and self._cipher is not None:
+        if grant is not None and sealed is None and self.cipher is not None:
             self.save(grant)  # it was stored before there was a key
             return grant
         if grant is None:
@@ -348,15 +354,16 @@ class TokenStore:
     def save(self, grant: Grant) -> None:
         """Store a login for the next run. If that fails, it is kept in memory."""
         document = grant_to_json(grant)
+        self.written = True
         self.place = "file"
         secrets = json.dumps(document["secrets"])
         try:
-            if self._cipher is not None:
-                document["secrets"] = {"sealed": self._cipher.seal(secrets, self._key)}
+            if self.cipher is not None:
+                document["secrets"] = {"sealed": self.cipher.seal(secrets, self.key)}
             elif self._to_keyring(secrets):
                 self.place, document["secrets"] = "keyring", SERVICE
             self._write(json.dumps(document).encode())
-            if self.place == "file" and self._cipher is None:
+            if self.place == "file" and self.cipher is None:
                 _explain_file()
         except (OSError, UnsafeStoreError, ConfigError) as problem:
             self.place = "memory"
@@ -366,7 +373,7 @@ class TokenStore:
     def _unsealed(self, sealed: str) -> Any:
         """Return the secrets of an encrypted login; None if the key is missing or differs."""
         try:
-            text = None if self._cipher is None else self._cipher.open(sealed, self._key)
+            text = None if self.cipher is None else self.cipher.open(sealed, self.key)
         except ConfigError as problem:
             _warn_once(f"logins of gateway clients cannot be decrypted: {problem}")
             return None
@@ -384,18 +391,28 @@ class TokenStore:
 
     def delete(self) -> None:
         """Delete the stored login."""
+        self.written = True
         with suppress(UnsafeStoreError):
             raw = self._read()
             if raw is not None and raw.get("secrets") == SERVICE and (keyring := _keyring()) is not None:
                 with suppress(Exception):  # backends raise any exception
-                    keyring.delete_password(SERVICE, self._key)
+                    keyring.delete_password(SERVICE, self.key)
         with suppress(OSError):
             self._path().unlink(missing_ok=True)
 
     @asynccontextmanager
     async def locked(self) -> AsyncGenerator[None]:
-        """Lock this login for all processes of this user. Without a lock, continue: a
-        second refresh is better than none."""
+        """Lock this login for all processes of this user, and for all nodes of a cluster, whose newest login
+        is taken over first. Without a lock, continue: a second refresh is better than none."""
+        async with self._locked_here():
+            if cluster_logins is None:
+                yield
+                return
+            async with cluster_logins.holding(self):
+                yield
+
+    @asynccontextmanager
+    async def _locked_here(self) -> AsyncGenerator[None]:
         from filelock import AsyncFileLock, Timeout
 
         try:
@@ -416,7 +433,7 @@ class TokenStore:
     # --- the file -------------------------------------------------------------------------------
 
     def _path(self) -> Path:
-        return state_home() / "oauth" / f"{self._key}.json"
+        return state_home() / "oauth" / f"{self.key}.json"
 
     def _read(self) -> dict[str, Any] | None:
         path = self._path()
@@ -450,7 +467,7 @@ class TokenStore:
     def _from_keyring(self) -> Any:
         keyring = _keyring()
         try:
-            text = keyring.get_password(SERVICE, self._key) if keyring is not None else None
+            text = keyring.get_password(SERVICE, self.key) if keyring is not None else None
             return json.loads(text) if text else None
         except Exception as problem:  # backends raise any exception
             log.warning("the keyring cannot be read: %s", type(problem).__name__)
@@ -461,8 +478,8 @@ class TokenStore:
         if keyring is None:
             return False
         try:
-            keyring.set_password(SERVICE, self._key, text)
-            return keyring.get_password(SERVICE, self._key) == text
+            keyring.set_password(SERVICE, self.key, text)
+            return keyring.get_password(SERVICE, self.key) == text
         except Exception as problem:  # backends raise any exception
             log.warning("the keyring cannot store the token: %s", type(problem).__name__)
             return False

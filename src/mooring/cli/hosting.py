@@ -50,6 +50,7 @@ async def open_host(
     relay: ClientBridge | None = None,
     declare: bool = True,
     one_off: ServerConfig | None = None,
+    prepare: Callable[[Host], Awaitable[None]] | None = None,
 ) -> AsyncGenerator[Host]:
     """Open the host that the options describe. Its servers start in the background.
 
@@ -67,6 +68,7 @@ async def open_host(
             the same capabilities and get the same tools.
         declare: False: declare no client capabilities, like an application without `on_elicit`.
         one_off: The only server, instead of those in the files.
+        prepare: Called with the host before its servers start.
 
     Raises:
         ConfigError: a file cannot be read, or has no usable entry.
@@ -91,6 +93,8 @@ async def open_host(
         _check(host, out, servers)
         if idle:
             runtime_of(host).current.config = _all_lazy(host.config)
+        if prepare is not None:
+            await prepare(host)
         async with host:
             yield host
 
@@ -317,10 +321,10 @@ def report_warnings(host: Host, out: Output) -> None:
 
 def report_suspicious(snapshots: Iterable[Snapshot], out: Output) -> None:
     """Warn about suspicious descriptions of servers that are about to be approved."""
-    from mooring.core.injection_scan import doubts
+    from mooring.core.injection_scan import injection_warnings
 
     for snapshot in snapshots:
-        for text in doubts(snapshot):
+        for text in injection_warnings(snapshot):
             out.warning(f"{text}; read it before you approve it")
 
 

@@ -103,8 +103,14 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         warnings.enter_context(show_warnings("mooring.connection", out, at_end=False))
         console = _Console(options) if args.console else None
         asked = {} if console is None else console.callbacks(stack)
+        clusters: list[Cluster | None] = [worker]
+
+        async def prepare(host: Host) -> None:
+            if worker is None and args.http is not None:
+                clusters[0] = await _nodes(host, args)
+
         host = await stack.enter_async_context(
-            open_host(options, out, style=args.style, relay=ClientBridge(), **asked)
+            open_host(options, out, style=args.style, relay=ClientBridge(), prepare=prepare, **asked)
         )
         note = out.note
         if host.config.gateway.log is not None:
@@ -119,7 +125,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
                 hangups.cancel()
             return 0
         bind, port = args.http[0], args.http[1] if worker is None else worker.port
-        cluster = worker or await _nodes(host, args)
+        [cluster] = clusters
         async with serve_http(
             host, bind, port, default_profile=whole, audit=args.audit, sse=args.sse, cluster=cluster
         ) as serving:

@@ -7,7 +7,6 @@ import hmac
 import json
 import os
 import ssl
-from base64 import b32encode
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -17,12 +16,16 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from mooring import __version__
-from mooring.auth.cipher import key_secrets
+from mooring.auth import token_store
+from mooring.auth.cipher import LoginCipher, key_secrets
 from mooring.cluster.coordinator import Coordinator, Member, NotPlaced
 from mooring.cluster.engine import EngineAccess, EngineError
 from mooring.cluster.fencing import clock
 from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, PeerNode
+from mooring.cluster.logins import SharedLogins
 from mooring.cluster.nodes import NodeCluster, new_incarnation, peer_tls
+from mooring.cluster.once import PATH, PLACE, SharedOnce, check_once
+from mooring.cluster.rates import DividedLimits, ExactRate, placement_key
 from mooring.cluster.status import describe
 from mooring.config import default_lookup
 from mooring.config.logs import logger
@@ -32,7 +35,7 @@ from mooring.core.value import Value
 from mooring.errors import ConfigError
 from mooring.gateway.auth import is_loopback
 from mooring.gateway.nodes import NodeId, OwnerGone, OwnerMoved
-from mooring.gateway.routes import ClientLimits
+from mooring.gateway.routes import RateLimited, too_many
 from mooring.gateway.web import Denied, Response, WebRequest, document
 from mooring.host import runtime_of
 from mooring.servers.sessions import is_busy
@@ -74,11 +77,6 @@ _OF_ONE_NODE = frozenset(
 )
 """Settings of the gateway that may differ between nodes."""
 _WHERE = ("file", "source", "warnings")
-
-
-def placement_key(kind: str, name: str) -> str:
-    """Return the key for something that runs once; the engine allows few characters in it."""
-    return f"{kind}.{b32encode(sha256(name.encode()).digest()[:20]).decode().lower()}"
 
 
 def configuration_hash(config: HostConfig) -> str:
@@ -153,33 +151,9 @@ class SessionLease:
     def started(self, pid: int) -> None:
         self._coordinator.watchdog.add(pid)
 
-    def ended(self, pid: int) -> None:
-        self._coordinator.watchdog.remove(pid)
-
-
-class DividedLimits(ClientLimits):
-    """`rate` and `burst` divided by the number of nodes. The limit of concurrent requests is that of a node.
-
-    A load balancer that spreads the requests of a client evenly gives it the whole rate; another one less,
-    never more.
-    """
-
-    def __init__(self, *, rate: float | None, burst: int, concurrency: int) -> None:
-        self._nodes = 1
-        self._whole = (rate, burst, concurrency)
-        super().__init__(rate=rate, burst=burst, concurrency=concurrency)
-
-    def set(self, *, rate: float | None, burst: int, concurrency: int) -> None:
-        self._whole = (rate, burst, concurrency)
-        part = None if rate is None else rate / self._nodes
-        super().set(rate=part, burst=max(1, burst // self._nodes), concurrency=concurrency)
-
-    def share(self, nodes: int) -> None:
-        """Set the number of nodes that share the limits."""
-        if nodes != self._nodes:
-            self._nodes = nodes
-            rate, burst, concurrency = self._whole
-            self.set(rate=rate, burst=burst, concurrency=concurrency)
+    def ended(self, pid: int | None) -> None:
+        if pid is not None:
+            self._coordinator.watchdog.remove(pid)
 
 
 class EngineNodes(NodeCluster):
@@ -202,6 +176,7 @@ class EngineNodes(NodeCluster):
         secrets = key_secrets(gateway.key)
         super().__init__(NodeId(name, new_incarnation()), secrets)
         self._host, self._address, self._given = host, address, gateway.cluster
+        self._is_exact = settings.exact
         _check_plain(gateway, address)
         self._key_mark = hmac.digest(secrets[0], b"mooring cluster", "sha256").hex()[:16]
         self._key_marks = {hmac.digest(one, b"mooring cluster", "sha256").hex()[:16] for one in secrets}
@@ -215,6 +190,9 @@ class EngineNodes(NodeCluster):
             answers=self._answers,
             find=self._find,
         )
+        self._once = SharedOnce(host, self, placement_key)
+        cipher, engine = LoginCipher(*gateway.key), self.coordinator.engine
+        self._logins = SharedLogins(engine, cipher, placement_key, self._logins_arrived)
         self._limits: DividedLimits | None = None
         self._changes: asyncio.Task[None] | None = None
         self._sessions: dict[str, str] = {}
@@ -224,12 +202,7 @@ class EngineNodes(NodeCluster):
     def check(self, config: HostConfig, default_profile: ProfileSettings) -> None:
         if config.gateway.cluster != self._given or config.gateway.nodes:
             raise ConfigError("the cluster cannot change while it runs; restart", place="gateway.cluster")
-        once = [one.name for one in config.active if one.placement == "cluster"]
-        if once:
-            raise ConfigError(
-                f"`placement: cluster` is not available yet (servers: {', '.join(once)}); run such a server "
-                "as an HTTP server beside the nodes, and give its `url`"
-            )
+        check_once(config)
         self._hash = configuration_hash(config)
 
     async def start(self, routes: Routes) -> None:
@@ -242,6 +215,14 @@ class EngineNodes(NodeCluster):
             raise
         await super().start(routes)
         self._members_changed()
+        self._once.joined()
+        await self._logins.start()
+        token_store.cluster_logins = self._logins
+        for connection in list(runtime_of(self._host).servers.connections.values()):
+            access = connection.supervisor.access
+            if access is not None and isinstance(access.store, token_store.TokenStore):
+                async with access.store.locked():  # the others get a login that only this node has
+                    pass
 
     async def leave(self) -> None:
         """Claim nothing, end the sessions of owned keys when they are idle, and give the keys up."""
@@ -256,10 +237,18 @@ class EngineNodes(NodeCluster):
             await self._give_up(key, wait=False)
 
     async def stop(self) -> None:
+        self._once.stop()
+        token_store.cluster_logins = None
         if self._changes is not None:
             self._changes.cancel()
         await self.coordinator.stop()
         await super().stop()
+
+    def _logins_arrived(self) -> None:
+        """Connect servers that wait for a login, which another node may have stored."""
+        for connection in runtime_of(self._host).servers.connections.values():
+            if connection.state == "needs-auth":
+                connection.supervisor.kick()
 
     # --- membership -----------------------------------------------------------------------------
 
@@ -369,8 +358,16 @@ class EngineNodes(NodeCluster):
         }
 
     def limits(self, **settings: Any) -> Limits | None:
-        self._limits = DividedLimits(**settings)
+        exact = ExactRate(self.coordinator.engine, placement_key) if self._is_exact else None
+        self._limits = DividedLimits(exact=exact, **settings)
         return self._limits
+
+    async def admit_client(self, client: str) -> None:
+        if self._is_exact and self._limits is not None:
+            try:
+                await self._limits.count(client)
+            except RateLimited as problem:
+                raise too_many(problem) from None
 
     def _answers(self, node: NodeId, since: float) -> bool:
         """Whether a node has answered since then, on the monotonic clock."""
@@ -381,6 +378,10 @@ class EngineNodes(NodeCluster):
         if path == "/peer/owns":
             owns = self.coordinator.may_send(request.query.get("key", "")) is not None
             return document({"owns": owns}, 200, {NODE: self.me.incarnation})
+        if path.startswith(PATH) and request.hop is not None:
+            return await self._once.serve(request, path, request.hop)
+        if path.startswith(PLACE):
+            return await self._once.placed(path)
         return await super().peer(request, path)
 
     async def _find(self, key: str) -> NodeId | None:
@@ -464,6 +465,9 @@ class EngineNodes(NodeCluster):
             await self.coordinator.release(key)
 
     async def _give_up(self, key: str, *, wait: bool = True) -> None:
+        if key in self._once:
+            await self._once.give_up(key, wait=wait)
+            return
         sessions = runtime_of(self._host).sessions
         session = sessions.find(self._sessions.get(key, ""))
         with self.coordinator.closing(key):
@@ -477,6 +481,9 @@ class EngineNodes(NodeCluster):
         """End the sessions of a lost lease; their processes are dead already."""
         sessions = runtime_of(self._host).sessions
         for key in keys:
+            if key in self._once:
+                self._once.fenced(key)
+                continue
             session = sessions.find(self._sessions.pop(key, ""))
             if session is not None:
                 with suppress(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -14,6 +14,8 @@ from yarl import URL
 
 from mooring import __version__
 from mooring.auth.cipher import key_secrets
+from mooring.cluster.changes import PATH as CHANGES
+from mooring.cluster.changes import NodeChanges
 from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, PeerNode, PeerRefused
 from mooring.cluster.hops import HopKeys, HopRefused
 from mooring.config.logs import logger
@@ -24,7 +26,7 @@ from mooring.gateway.seal import Seal, derived
 from mooring.gateway.web import Denied, Response, WebRequest, document
 
 if TYPE_CHECKING:
-    from mooring.config.models import HostConfig
+    from mooring.config.models import HostConfig, ServerConfig, Target
     from mooring.config.sections import GatewaySettings, ProfileSettings
     from mooring.gateway.clients import Principal
     from mooring.gateway.profiles import Profile
@@ -59,16 +61,23 @@ class NodeCluster(Cluster):
         """The other nodes by name."""
         self._routes: Routes | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._news: NodeChanges | None = None
 
     @property
     def settings(self) -> GatewaySettings:
+        return self.routes.gateway.settings
+
+    @property
+    def routes(self) -> Routes:
         assert self._routes is not None
-        return self._routes.gateway.settings
+        return self._routes
 
     async def start(self, routes: Routes) -> None:
         self._routes = routes
         for peer in self.peers.values():
             self.watch(peer)
+        self._news = NodeChanges(self)
+        self._news.start()
 
     def watch(self, peer: PeerNode) -> None:
         """Check from now on whether a node answers."""
@@ -82,6 +91,8 @@ class NodeCluster(Cluster):
         await peer.close()
 
     async def stop(self) -> None:
+        if self._news is not None:
+            await self._news.stop()
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
@@ -129,14 +140,22 @@ class NodeCluster(Cluster):
         """Send a request of this node itself, to `/peer/…`. Use it as an async context manager."""
         target = self.settings.base_path + path
         to = NodeId(peer.name, peer.incarnation or "")
-        hop = self._hops.make(to, method, target, Hop(self.me, None, "localhost", "", None, True))
         return peer.session().request(
             method,
             URL(peer.url + target, encoded=True),
-            headers={HOP: hop, "Host": "localhost"},
+            headers=self.signer(to, target)(method),
             allow_redirects=False,
             **options,
         )
+
+    def signer(self, to: NodeId, target: str) -> Callable[[str], dict[str, str]]:
+        """Return a function that returns the headers of a request of this node itself, with this method."""
+
+        def sign(method: str) -> dict[str, str]:
+            about = Hop(self.me, None, "localhost", "", None, True)
+            return {HOP: self._hops.make(to, method, target, about), "Host": "localhost"}
+
+        return sign
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -199,7 +218,16 @@ class NodeCluster(Cluster):
         if path == "/peer/hello":
             about = {"name": self.me.name, "version": __version__}
             return document(about, 200, {NODE: self.me.incarnation})
+        if path == CHANGES and self._news is not None and request.hop is not None:
+            return await self._news.received(request, request.hop.sender.name)
         raise Denied(404, "unknown path")
+
+    async def watched(self) -> None:
+        if self._news is not None:
+            await self._news.watched()
+
+    def wants(self, server: str, uri: str) -> bool:
+        return self._news is not None and self._news.wants(server, uri)
 
     async def home(
         self, profile: Profile, principal: Principal, server: str | None, message: Mapping[str, Any]
@@ -355,13 +383,18 @@ async def peer_tls(config: HostConfig, url: str) -> Any:
     """Return the TLS context for a node: with the authorities and the client certificate of `tls`."""
     if not url.startswith("https:"):
         return True
+    from mooring.transport.pool import HttpRoutes
+
+    return (await HttpRoutes().to(*await peer_target(config, url))).ssl
+
+
+async def peer_target(config: HostConfig, url: str, name: str = "node") -> tuple[ServerConfig, Target]:
+    """Return a URL of a node as a server, which is reached with the host's `tls` settings."""
     from mooring.config import default_lookup
     from mooring.config.models import ConfigSource, ServerConfig
     from mooring.config.plan import reached
     from mooring.config.secrets import resolve_within
-    from mooring.transport.pool import HttpRoutes
 
-    server = ServerConfig(name="node", url=url, source=ConfigSource(scope="explicit"))
+    server = ServerConfig(name=name, url=url, source=ConfigSource(scope="explicit"))
     lookup = default_lookup(os.environ, source=server.source)
-    target = await resolve_within(10, reached(server, config), lookup, slow=False)
-    return (await HttpRoutes().to(server, target)).ssl
+    return server, await resolve_within(10, reached(server, config), lookup, slow=False)

@@ -48,6 +48,7 @@ log = logger("mooring.cluster")
 _MARK = "MOORING_GATEWAY_WORKER"
 RESTART_DELAY = 1.0
 ASK_TIMEOUT = 5.0
+ADMIN_TIMEOUT = 30.0
 HOME_TIMEOUT = 20.0
 """Seconds for which a request waits for a worker that is started again."""
 _POLL = 0.05
@@ -179,6 +180,23 @@ class WorkerNodes(NodeCluster):
         silent = [peer for name, peer in self.peers.items() if name not in answers and peer.up]
         running |= {str(peer.incarnation) for peer in silent}  # it stands still: not ended
         return merged(texts, self._retired.ended(running))
+
+    async def admin(self, request: WebRequest, body: bytes | None) -> list[Any]:
+        async def answer(peer: PeerNode) -> Any:
+            if peer.incarnation is None:
+                await self.probe(peer)
+            if peer.incarnation is None:
+                return None
+            try:
+                async with asyncio.timeout(ADMIN_TIMEOUT):
+                    response = await self.forward(request, NodeId(peer.name, peer.incarnation), body)
+            except (Denied, TimeoutError):  # it has ended, or stands still
+                return None
+            return json.loads(response.body) if response is not None and response.status == 200 else None
+
+        found = await asyncio.gather(*map(answer, self.peers.values()))
+        request.forwarded = False  # this worker answers
+        return [one for one in found if one is not None]
 
     # --- state of principals --------------------------------------------------------------------
 

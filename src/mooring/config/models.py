@@ -188,6 +188,8 @@ class Target(Value):
     proxy: str | None = None
     secrets: tuple[str, ...] = ()
     """Values that came from references, longest first, for redaction."""
+    sign: Callable[[str], Mapping[str, str]] | None = None
+    """Returns further headers of one request with this method, for another node of a cluster."""
 
     def __repr__(self) -> str:
         """Names only, because any value may contain a secret."""

@@ -193,6 +193,9 @@ class ClusterSettings(Settings):
     """Seconds after which another node takes over from a node that does not renew its lease."""
     replicas: int = setting(within(whole, least=1, most=5), default=1)
     """Servers that keep each key; 3 for an engine of three servers."""
+    exact: bool = setting(flag, default=False)
+    """Whether `gateway.rate` is counted in the engine, once for all nodes. Each request then waits for it.
+    False: each node has its share."""
     user: str | None = setting(optional(some_text), default=None)
     """Name of this node's user at the engine."""
     password: str | None = setting(optional(some_text), default=None)

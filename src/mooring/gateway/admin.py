@@ -17,7 +17,16 @@ from mooring import __version__
 from mooring.config.logs import logger
 from mooring.core.events import shown_session
 from mooring.errors import MooringError, UnknownServer
-from mooring.gateway.host_admin import HostAdmin, lock_changes
+from mooring.gateway.host_admin import (
+    Combine,
+    HostAdmin,
+    all_lines,
+    all_principals,
+    all_servers,
+    all_sessions,
+    first,
+    lock_changes,
+)
 from mooring.gateway.logs import set_level
 from mooring.gateway.protocol import fields
 from mooring.gateway.tokens import lifetime
@@ -26,6 +35,7 @@ from mooring.host import runtime_of
 from mooring.transport.message import decode
 
 if TYPE_CHECKING:
+    from mooring.gateway.nodes import Cluster
     from mooring.gateway.serve import Service
 
 __all__ = ["AdminApi"]
@@ -107,15 +117,43 @@ class AdminApi:
         principal = await self._admitted(request)
         body = await self._body(request) if request.method in ("POST", "PUT") else {}
         names = [unquote(one) for one in found.groups()]
+        given = AdminRequest(request, names, body, principal)
+        cluster = self._gateway.cluster
+        if cluster is None or route.combine is None or request.hop is not None:
+            answer = await self._answer(route, given)
+        else:
+            answer = await self._answer_of_all(cluster, route, route.combine, given)
+        if request.method != "GET":
+            log.info("admin action=%r by=%r", f"{request.method} {route.path}", principal)
+        return None if answer is None else document(answer)
+
+    async def _answer(self, route: Route, given: AdminRequest) -> Any:
         try:
-            answer = await route.handler(self, AdminRequest(request, names, body, principal))
+            return await route.handler(self, given)
         except UnknownServer as problem:
             raise Denied(404, str(problem)) from None
         except MooringError as problem:
             raise Denied(409, self._host.redact(str(problem))) from None
-        if request.method != "GET":
-            log.info("admin action=%r by=%r", f"{request.method} {route.path}", principal)
-        return None if answer is None else document(answer)
+
+    async def _answer_of_all(
+        self, cluster: Cluster, route: Route, combine: Combine, given: AdminRequest
+    ) -> Any:
+        """Return one answer of this worker and the others.
+
+        Raises:
+            Denied: All of them refuse.
+        """
+        refused: Denied | None = None
+        answers: list[Any] = []
+        try:
+            answers.append(await self._answer(route, given))
+        except Denied as denied:
+            refused = denied
+        body = json.dumps(given.body).encode() if given.request.method in ("POST", "PUT") else None
+        answers += await cluster.admin(given.request, body)
+        if refused is not None and not answers:
+            raise refused
+        return combine(answers, given.limit)
 
     async def _admitted(self, request: WebRequest) -> str:
         authenticator = self._service.routes.authenticator
@@ -352,8 +390,10 @@ class Route:
         *,
         body: Mapping[str, str] | None = None,
         query: Mapping[str, str] | None = None,
+        combine: Combine | None = None,
     ) -> None:
         self.method, self.path, self.handler, self.summary = method, path, handler, summary
+        self.combine = combine
         self.body, self.query = body or {}, query or {}
         self.pattern = re.compile(re.sub(r"\\{\w+\\}", "([^/]+)", re.escape(path)))
 
@@ -403,14 +443,38 @@ _APPROVE = {"server": "The server.", "tool": "One tool; left out: all.", "revisi
 _LIMIT = {"limit": "Number of lines, at most 1000; default 100."}
 ROUTES = (
     Route("GET", "/openapi.json", _described, "This document; needs no token."),
-    Route("GET", "/servers", AdminApi.servers, "Servers with their states."),
-    Route("POST", "/servers/{name}/reconnect", AdminApi.reconnect, "Restart the connection of a server."),
-    Route("POST", "/servers/{name}/enable", AdminApi.enable, "Enable a server until the next reload."),
-    Route("POST", "/servers/{name}/disable", AdminApi.disable, "Disable a server until the next reload."),
-    Route("GET", "/sessions", AdminApi.sessions, "Open sessions of clients."),
-    Route("DELETE", "/sessions/{id}", AdminApi.end_session, "End a session."),
+    Route("GET", "/servers", AdminApi.servers, "Servers with their states.", combine=all_servers),
+    Route(
+        "POST",
+        "/servers/{name}/reconnect",
+        AdminApi.reconnect,
+        "Restart the connection of a server.",
+        combine=first,
+    ),
+    Route(
+        "POST",
+        "/servers/{name}/enable",
+        AdminApi.enable,
+        "Enable a server until the next reload.",
+        combine=first,
+    ),
+    Route(
+        "POST",
+        "/servers/{name}/disable",
+        AdminApi.disable,
+        "Disable a server until the next reload.",
+        combine=first,
+    ),
+    Route("GET", "/sessions", AdminApi.sessions, "Open sessions of clients.", combine=all_sessions),
+    Route("DELETE", "/sessions/{id}", AdminApi.end_session, "End a session.", combine=first),
     Route("GET", "/cluster", AdminApi.cluster, "Nodes and owners of the cluster."),
-    Route("GET", "/principals", AdminApi.principals, "Principals with a token or a session."),
+    Route(
+        "GET",
+        "/principals",
+        AdminApi.principals,
+        "Principals with a token or a session.",
+        combine=all_principals,
+    ),
     Route("GET", "/tokens", AdminApi.tokens, "Tokens, without their secrets."),
     Route("POST", "/tokens", AdminApi.create_token, "Create a token; it is shown once.", body=_NEW),
     Route(
@@ -422,7 +486,14 @@ ROUTES = (
     ),
     Route("DELETE", "/tokens/{name}", AdminApi.revoke_token, "Revoke a token and end its sessions."),
     Route("GET", "/lock/changes", AdminApi.changes, "Changes of servers since they were approved."),
-    Route("POST", "/lock/approve", AdminApi.approve, "Approve changes that were listed.", body=_APPROVE),
+    Route(
+        "POST",
+        "/lock/approve",
+        AdminApi.approve,
+        "Approve changes that were listed.",
+        body=_APPROVE,
+        combine=first,
+    ),
     Route("GET", "/audit", AdminApi.audit, "Last lines of the audit log.", query=_LIMIT),
     Route(
         "GET",
@@ -430,6 +501,7 @@ ROUTES = (
         AdminApi.application_log,
         "Last lines of the application log.",
         query={**_LIMIT, "server": "Only the standard error of this server."},
+        combine=all_lines,
     ),
     Route(
         "PUT",
@@ -440,6 +512,7 @@ ROUTES = (
             "logger": "Such as mooring.gateway; default mooring.",
             "level": "debug, info, warning or error.",
         },
+        combine=first,
     ),
     Route("GET", "/events", AdminApi.events, "Events of the host, as they happen."),
 )

@@ -73,6 +73,8 @@ class Gateway:
             name: Profile(host, settings, name, logins=logins)
             for name, settings in self.settings.profiles.items()
         }
+        self.inner: dict[str, Profile] = {}
+        """Profiles for the other nodes of a cluster; clients cannot name them."""
         self.era_bridge = EraBridge(runtime_of(host).relay or ClientBridge(), cluster)
         self.registry = SessionRegistry(
             limit=self.settings.max_sessions,
@@ -103,6 +105,10 @@ class Gateway:
     def profiles(self) -> list[Profile]:
         return [self._default, *self._profiles.values()]
 
+    def watched_profiles(self) -> list[Profile]:
+        """Return the profiles whose clients are notified of changes."""
+        return [*self.profiles(), *self.inner.values()]
+
     async def reconfigure(
         self, settings: GatewaySettings, still_valid: Callable[[Principal], bool], *, logins: bool
     ) -> None:
@@ -123,7 +129,8 @@ class Gateway:
             del self._profiles[name]
 
         def stays(client: Client) -> bool:
-            return still_valid(client.principal) and self.profile(client.profile.name) is client.profile
+            known = self.profile(client.profile.name) is client.profile
+            return client.profile.inner or (known and still_valid(client.principal))
 
         self.subscriptions.close(stays)
         self.subscriptions.changed()
@@ -205,9 +212,10 @@ class Gateway:
                 record.outcome = "ok" if caller.outcome == "ok" else "error"
             if message["method"] in METHODS:
                 record.method = message["method"]
-            self._locate(record, client, params)
-            self.metrics.answered(record)
-            self._note(caller, message, record, code)
+            if not client.profile.inner:  # the node that got the request counts and records it
+                self._locate(record, client, params)
+                self.metrics.answered(record)
+                self._note(caller, message, record, code)
             CALLER.reset(token)
             SUBJECT.reset(subject)
 

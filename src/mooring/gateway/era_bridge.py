@@ -43,6 +43,7 @@ class EraBridge:
         self._passed = PASSED if relay.capabilities else ()
         self._seal = Seal([os.urandom(32)]) if cluster is None else cluster.seal
         self._me = None if cluster is None else cluster.me
+        self._cluster = cluster
         self.suspended_calls = SuspendedCalls()
         self._watched: Counter[tuple[str, str, str]] = Counter()
         """Subscribers by server, URI, and session (for servers with `isolation: session`)."""
@@ -188,6 +189,10 @@ class EraBridge:
         """Number of subscribed resources."""
         return len(self._watched)
 
+    def watched_shared(self) -> frozenset[tuple[str, str]]:
+        """Return server and URI of each resource of a shared server that clients are subscribed to."""
+        return frozenset((server, uri) for server, uri, session in self._watched if not session)
+
     async def watch(self, client: Client, uri: str) -> None:
         """Subscribe the client to changes of a resource.
 
@@ -209,6 +214,8 @@ class EraBridge:
                 raise Refusal(INVALID_PARAMS, str(problem)) from None
         self._watched[key] += 1
         client.subscribed[uri] = server
+        if self._cluster is not None and not key[2]:
+            await self._cluster.watched()
 
     async def unwatch(self, client: Client, uri: str) -> None:
         """End a subscription; unsubscribe from the server after the last one."""
@@ -221,6 +228,8 @@ class EraBridge:
         self._watched[key] -= 1
         if self._watched[key] <= 0:
             del self._watched[key]
+            if self._cluster is not None and not key[2] and self._cluster.wants(server, own):
+                return  # clients of other nodes are subscribed
             with suppress(MooringError, Refusal):
                 await self._connection(client, server, "resources/unsubscribe").unwatch(own)
 

@@ -262,9 +262,7 @@ class RequestHandlers:
             raise Refusal(INVALID_PARAMS, "'arguments' must be an object")
         if client.era == "modern" and request.exchange.headers:
             check_parameters(request.exchange.headers, self._header_map(client, name), given)
-        tool = client.profile.catalog.tools.get(name)
-        if tool is None and shows_pages(client):
-            tool = page_tool(client.profile.catalog, name)
+        tool = await self._tool(client, name)
         if tool is None and name == SCRIPT_RUN.name and self._era_bridge.must_suspend_scripts(client):
             return await self._suspendable_call(request, SCRIPT_RUN, name, given)
         if tool is not None and login_state(params := request.params):
@@ -279,6 +277,17 @@ class RequestHandlers:
         if tool is not None and await self._era_bridge.must_suspend(client, tool):
             return await self._suspendable_call(request, tool, name, given)
         return await self._plain_call(request, tool, name, given)
+
+    async def _tool(self, client: Client, name: str) -> Tool | None:
+        """Return the tool of a call. Waits for its server if that is starting: how the call is made, and for
+        which server its state is sealed, depends on it."""
+        profile = client.profile
+        if name not in profile.catalog.tools:
+            absent = profile.absence(name)
+            if absent is not None and absent.state == "pending":
+                await profile.arrival(name, profile.settings.call_timeout)
+        tool = profile.catalog.tools.get(name)
+        return page_tool(profile.catalog, name) if tool is None and shows_pages(client) else tool
 
     async def _plain_call(
         self,

@@ -1,10 +1,11 @@
-"""Changes of a running host, for the admin API and the console: servers on and off, approval of changes."""
+"""Changes of a running host, for the admin API and the console: servers on and off, approval of changes;
+and one answer of those of several workers."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -18,7 +19,16 @@ from mooring.gateway.web import Denied
 from mooring.host import Host, runtime_of
 from mooring.lock.diff import Change, describe
 
-__all__ = ["HostAdmin", "lock_changes"]
+__all__ = [
+    "Combine",
+    "HostAdmin",
+    "all_lines",
+    "all_principals",
+    "all_servers",
+    "all_sessions",
+    "first",
+    "lock_changes",
+]
 
 log = logger("mooring.gateway")
 
@@ -108,12 +118,12 @@ def lock_changes(host: Host, *, complete: bool = False) -> list[dict[str, Any]]:
             continue
         row = change_document(host, name, changes)
         if complete:
-            from mooring.core.injection_scan import doubts
+            from mooring.core.injection_scan import injection_warnings
 
             both = [{"before": _definition(one.before), "after": _definition(one.after)} for one in changes]
             more = host.redact.within(both)
             row["changes"] = [{**one, **two} for one, two in zip(row["changes"], more, strict=True)]
-            row["findings"] = list(doubts(connection.snapshot))[:50]
+            row["findings"] = list(injection_warnings(connection.snapshot))[:50]
         found.append(row)
     return found
 
@@ -140,3 +150,42 @@ def _definition(entry: object) -> str | None:
     }
     text = json.dumps({key: value for key, value in parts.items() if value}, indent=2, default=dict)
     return text if len(text) <= LONGEST_DEFINITION else f"{text[:LONGEST_DEFINITION]}…"
+
+
+Combine = Callable[[list[Any], Callable[[], int]], Any]
+"""Makes one answer of those of all workers; the second argument returns the limit of the request."""
+
+
+def first(answers: list[Any], _: Callable[[], int]) -> Any:
+    return answers[0]
+
+
+def all_servers(answers: list[Any], _: Callable[[], int]) -> Any:
+    """Sums over the workers; the state is that of a worker where it is not connected, if there is one."""
+    rows: dict[str, dict[str, Any]] = {}
+    for row in (row for answer in answers for row in answer["servers"]):
+        known = rows.get(row["name"])
+        if known is None:
+            rows[row["name"]] = dict(row)
+            continue
+        counted = {key: known[key] + row[key] for key in ("running", "waiting", "processes", "connects")}
+        rows[row["name"]] = {**(known if known["state"] != "connected" else row), **counted}
+    return {**answers[0], "servers": list(rows.values())}
+
+
+def all_sessions(answers: list[Any], _: Callable[[], int]) -> Any:
+    return {"sessions": [row for answer in answers for row in answer["sessions"]]}
+
+
+def all_principals(answers: list[Any], _: Callable[[], int]) -> Any:
+    rows: dict[str, dict[str, Any]] = {}
+    for row in (row for answer in answers for row in answer["principals"]):
+        known = rows.setdefault(row["name"], {**row, "sessions": 0})
+        known["sessions"] += row["sessions"]
+        known["last_used"] = max(known["last_used"] or 0, row["last_used"] or 0) or None
+    return {"principals": [rows[name] for name in sorted(rows)]}
+
+
+def all_lines(answers: list[Any], limit: Callable[[], int]) -> Any:
+    lines = [line for answer in answers for line in answer["lines"]]
+    return {"lines": sorted(lines, key=lambda line: line["time"])[-limit() :]}

@@ -122,6 +122,14 @@ class Cluster(ABC):
         """
         return
 
+    async def watched(self) -> None:
+        """Called when clients of this node are subscribed to another resource of a shared server."""
+        return
+
+    def wants(self, server: str, uri: str) -> bool:
+        """Whether clients of another node are subscribed to a resource of a shared server."""
+        return False
+
     async def leave(self) -> None:
         """Called when the gateway shuts down, while it still serves."""
         return
@@ -175,6 +183,14 @@ class Cluster(ABC):
         """Return limits of clients that all nodes share; None to count per node."""
         return None
 
+    async def admit_client(self, client: str) -> None:
+        """Count a request for limits that need the other nodes.
+
+        Raises:
+            Denied: 429 beyond a limit.
+        """
+        return
+
     def session_counts(self) -> SessionCounts | None:
         """Return the numbers of sessions that all nodes share; None to count per node."""
         return None
@@ -188,6 +204,10 @@ class Cluster(ABC):
             asking: The account that opens a session.
         """
         return False
+
+    async def admin(self, request: WebRequest, body: bytes | None) -> list[Any]:
+        """Return the answers of the other workers to an admin request; those that refuse it are left out."""
+        return []
 
     async def metrics(self, own: str) -> str:
         """Return the metrics to report, from those of this node."""

@@ -104,6 +104,11 @@ class ClientLimits:
             del self._shares[name]
 
 
+def too_many(problem: RateLimited) -> Denied:
+    """Return the refusal of a request beyond a limit."""
+    return Denied(429, str(problem), {"Retry-After": str(max(1, round(problem.retry_after)))})
+
+
 class Routes:
     """Answers the requests of one gateway, whichever server received them."""
 
@@ -112,7 +117,7 @@ class Routes:
         self._cluster = gateway.cluster
         self._legacy_sse = LegacySse(gateway) if sse else None
         settings = gateway.settings
-        self._endpoint = HttpHandler(gateway)
+        self.endpoint = HttpHandler(gateway)
         self._pages = LoginPages(gateway.logins)
         gateway.logins.configure(settings, authenticator.identify)
         limits: dict[str, Any] = {
@@ -271,10 +276,10 @@ class Routes:
         try:
             self._limits.enter(client, time.monotonic())
         except RateLimited as problem:
-            raise Denied(
-                429, str(problem), {"Retry-After": str(max(1, round(problem.retry_after)))}
-            ) from None
+            raise too_many(problem) from None
         try:
+            if cluster is not None:
+                await cluster.admit_client(client)
             return await self._serve(request, profile, principal, more)
         finally:
             self._limits.leave(client)
@@ -284,7 +289,7 @@ class Routes:
     ) -> Response | None:
         if self._legacy_sse is not None and not request.path.startswith("/mcp"):
             return await self._legacy_sse.serve(request, profile, principal, more)
-        return await self._endpoint.serve(request, profile, principal, more)
+        return await self.endpoint.serve(request, profile, principal, more)
 
     # --- operation ------------------------------------------------------------------------------
 

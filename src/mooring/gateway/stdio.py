@@ -16,7 +16,7 @@ import anyio
 from mooring.core.types import EMPTY
 from mooring.gateway.app import Gateway
 from mooring.gateway.clients import ANONYMOUS, Client, Outbox, Principal, TooManySessions
-from mooring.gateway.extensions import not_passed_on
+from mooring.gateway.extensions import notified
 from mooring.gateway.protocol import (
     CAPABILITIES,
     INVALID_REQUEST,
@@ -82,7 +82,7 @@ async def _answer_one(client: Client, message: object, answer: Answer) -> bytes 
     if "id" not in said:
         if method == "notifications/cancelled":
             client.cancelled(fields(said.get("params")).get("requestId"))
-        not_passed_on(method)
+        await notified(client, said)
         return None
     if not is_id(key) or method == "initialize":
         problem = "a request id must be a string or an integer, and initialize cannot be in a batch"
@@ -158,7 +158,8 @@ class StdioServer:
         if "id" not in said:
             if said["method"] == "notifications/cancelled":
                 self._cancel(fields(said.get("params")).get("requestId"))
-            not_passed_on(said["method"])
+            elif len(self._tasks) < MAX_RUNNING:
+                self._start(notified(self._client, said))
             return
         self._begin(said)
 

@@ -22,7 +22,7 @@ from mooring.gateway.protocol import (
     result_body,
     stamped,
 )
-from mooring.servers.active import LEVELS, USUAL, louder, set_level
+from mooring.servers.active import LEVELS, USUAL, more_verbose, set_level
 from mooring.transport.message import RequestId
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Subscriptions:
 
     async def run(self) -> None:
         """Forward events of the host until it closes."""
-        for profile in self._gateway.profiles():
+        for profile in self._gateway.watched_profiles():
             self._last[profile] = profile.contents
         async for event in self._gateway.host.events(CatalogChanged, ConfigApplied, ResourceUpdated):
             if isinstance(event, ResourceUpdated):
@@ -80,7 +80,7 @@ class Subscriptions:
 
     def changed(self) -> None:
         """Notify the clients of each profile whose lists changed."""
-        for profile in self._gateway.profiles():
+        for profile in self._gateway.watched_profiles():
             old, new = self._last.get(profile), profile.contents
             self._last[profile] = new
             if old is None or old is new:
@@ -181,7 +181,7 @@ class LogLevels:
         levels: dict[Profile, str] = {client.profile: client.log_level or USUAL}
         for other in self._registry:
             wanted = other.log_level or USUAL
-            levels[other.profile] = louder(wanted, levels.get(other.profile, wanted))
+            levels[other.profile] = more_verbose(wanted, levels.get(other.profile, wanted))
 
         async def apply_level(server: str) -> None:
             level = min(
@@ -206,7 +206,7 @@ class LogLevels:
             return
         level = USUAL if wanted is None else str(wanted)
         if supervisor.session is None and supervisor.log_level is not None:
-            level = louder(level, supervisor.log_level)  # shared with other clients
+            level = more_verbose(level, supervisor.log_level)  # shared with other clients
         await _set_level(supervisor, level)
 
     def _supervisor(self, client: Client, server: str) -> Any:

@@ -247,7 +247,7 @@ class EraConnections:
     async def _may_speak(self, era: Era) -> bool:
         """Whether to try it: a second child process is started only if the server may speak the era."""
         live = self.main.supervisor.live
-        if live is None:
+        if live is None or self.main.supervisor.place is not None:  # it may run once only
             return False
         if era == "legacy" or live.channel.kind != "stdio" or await may_be_modern(live.channel):
             return True
@@ -287,7 +287,13 @@ class EraConnections:
         self._only = dict.fromkeys(other.keys() - own.keys(), there)
         self._only |= dict.fromkeys(own.keys() - other.keys(), here)
         more = tuple(tool for name, tool in other.items() if name not in own)
-        return replace(snapshot, tools=(*snapshot.tools, *more)) if more else snapshot
+        # Servers may declare their extensions in the modern era only.
+        declared = self._seen.extensions if there == "modern" else ()
+        extensions = {one.name: one for one in (*snapshot.extensions, *declared)}
+        found = tuple(extensions[name] for name in sorted(extensions))
+        if not more and found == snapshot.extensions:
+            return snapshot
+        return replace(snapshot, tools=(*snapshot.tools, *more), extensions=found)
 
 
 def _could_not_ask(era: Era, said: str) -> bool:

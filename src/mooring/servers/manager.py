@@ -21,7 +21,7 @@ from mooring.local import Provider
 from mooring.policy import Trust
 from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.launcher import Launcher, OwnHeaders
-from mooring.servers.state import ServerLoad, ServerTable
+from mooring.servers.state import Place, ServerLoad, ServerTable
 
 if TYPE_CHECKING:
     from mooring.servers.connection import Connection
@@ -56,11 +56,15 @@ class ServerManager:
         """Servers without a connection: lazy ones before their first use, with their cached snapshot. They
         cost no task, and the network code is not imported for them."""
         self._catalog, self._launcher, self._trust = catalog, launcher, trust
-        self._emit, self._forget = events.emit, forget
+        self._emit, self.forget = events.emit, forget
         self._tasks: Tasks | None = None
         self._applying = asyncio.Lock()
         self.providers_started = asyncio.Event()
         """Set when `start` of every provider has returned or failed."""
+        self.place_of: Callable[[ServerConfig], Place] | None = None
+        """Decides which node runs a server that has `placement: cluster`; set by a cluster."""
+        self.announce: Callable[[str], None] | None = None
+        """Called with a server that announces that its lists changed; set by a cluster."""
         launcher.guard = catalog.guard
 
     # --- start and stop ---------------------------------------------------------------------------
@@ -159,7 +163,7 @@ class ServerManager:
         del self.configs[name]
         self._lazy.pop(name, None)
         self._catalog.withdraw(name)
-        self._forget(name, None)
+        self.forget(name, None)
         if (connection := self.connections.pop(name, None)) is not None:
             with shielded():
                 await connection.stop()
@@ -350,13 +354,20 @@ class ServerManager:
     def _launch(self, connection: Connection, *, shown: bool = True) -> Connection:
         """Run a connection, after the one that it replaces has ended."""
         assert self._tasks is not None
+        if self.place_of is not None and connection.config.placement == "cluster":
+            connection.supervisor.place = self.place_of(connection.config)
         name = connection.name
+        connection.supervisor.notices.announce = self._announced
         connection.supervisor.problem = self.table.held.get(name)
         if shown:
             self.configs[name] = connection.config
             self.connections[name] = connection
         self._tasks.start_soon(_run_after, self._replaced.get(name), connection)
         return connection
+
+    def _announced(self, server: str) -> None:
+        if self.announce is not None:
+            self.announce(server)
 
     def _warn_held(self, before: Mapping[str, NotTrusted]) -> None:
         """Log which servers are skipped because their file is not approved, unless that was logged before."""

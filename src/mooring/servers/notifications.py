@@ -100,17 +100,17 @@ class ResourceSubscriptions:
             return
         self._newest = key
         said = params.get("notifications")
-        honoured = cast("Mapping[str, Any]", said).get("resourceSubscriptions", ()) if said else asked
+        accepted = cast("Mapping[str, Any]", said).get("resourceSubscriptions", ()) if said else asked
         for uri in asked:
             waiter = self._waiting.get(uri)
             if waiter is not None and not waiter.done():
-                if uri in honoured:
+                if uri in accepted:
                     waiter.set_result(None)
                 else:
                     waiter.set_exception(_unwatched())
         self._opened[key].set()
 
-    def heeds(self, key: str) -> bool:
+    def is_newest(self, key: str) -> bool:
         """Whether to use a notification: while a subscription is replaced, both send the same ones."""
         return not key.startswith(PREFIX) or key == self._newest
 
@@ -223,6 +223,8 @@ class NotificationRouter:
         """The session that owns the connection; None for the shared one."""
         self.watching: ResourceSubscriptions | None = None
         """The subscriptions on the active connection."""
+        self.announce: Callable[[str], None] | None = None
+        """Called with the server when it announces that one of its lists changed; set by a cluster."""
 
     def attach(self, live: ActiveConnection, freshness: Freshness) -> None:
         """Receive the notifications of a new connection."""
@@ -255,6 +257,8 @@ class NotificationRouter:
                 self._stale(None)
             freshness.announced(method)
             self._mark_dirty()
+            if self.announce is not None and self.session is None:
+                self.announce(self._server)
         elif method == ACKNOWLEDGED:
             key = subscription_id(params)
             if key.startswith(PREFIX) and self.watching is not None:
@@ -262,7 +266,7 @@ class NotificationRouter:
             elif key not in live.task_keys:
                 freshness.acknowledged()
         elif method == UPDATED and isinstance(uri := params.get("uri"), str):
-            if self.watching is None or self.watching.heeds(subscription_id(params)):
+            if self.watching is None or self.watching.is_newest(subscription_id(params)):
                 self._updated(uri)
         elif method in NOTICES and (tell := live.task_news.get(str(params.get("taskId")))) is not None:
             tell()

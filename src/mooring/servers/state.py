@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
-from mooring.config.models import HostConfig, ServerConfig, Style
+from mooring.config.models import HostConfig, ServerConfig, Style, Target
 from mooring.core.discovery import Mode, checked_mode
 from mooring.core.names import may_belong
 from mooring.core.search import Ranker
@@ -90,7 +91,21 @@ class ServerLease(Protocol):
         ...
 
     def started(self, pid: int) -> None: ...
-    def ended(self, pid: int) -> None: ...
+    def ended(self, pid: int | None) -> None:
+        """Called when its transport is closed; `pid` is None for a server that is no child process."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Where another node of a cluster runs a server: its endpoint for this node."""
+
+    config: ServerConfig
+    target: Target
+
+
+Place = Callable[[], Awaitable[ServerLease | Elsewhere]]
+"""Returns the permission to run a server here, or where it runs. Called before each connection."""
 
 
 @asynccontextmanager
@@ -111,8 +126,7 @@ async def under_lease(
                 lease.started(pid)
             yield channel
     finally:
-        if pid is not None:
-            lease.ended(pid)
+        lease.ended(pid)
 
 
 class ServerTable:

@@ -87,6 +87,7 @@ async def _make(
         redact=redact,
         access=access,
         way=await pool.ways.to(config, target),
+        sign=target.sign,
     )
     return HttpTransport(config.name, endpoint) if wire == "http" else SseTransport(config.name, endpoint)
 

@@ -1,0 +1,167 @@
+"""Logins that all nodes of a cluster share: encrypted in the engine, changed by one node at a time.
+
+Each node keeps a copy in its own token store. Before a node refreshes a login, it gets the lock of that login
+and takes over what another node stored; so a refresh token is used once in the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from anyio import to_thread
+
+from mooring.auth.cipher import LoginCipher
+from mooring.auth.token_store import TokenStore, UnsafeStoreError, grant_from_json, grant_to_json
+from mooring.cluster.engine import EngineError, NatsEngine
+from mooring.cluster.fencing import clock
+from mooring.config.logs import logger
+from mooring.errors import ConfigError
+
+__all__ = ["SharedLogins"]
+
+log = logger("mooring.cluster")
+
+TOPIC = "login"
+POLL = 0.1
+STALE_AFTER = 20.0
+"""Seconds without a change after which the lock of a node that ended is replaced."""
+PATIENCE = 40.0
+"""Seconds to wait for the lock of a login."""
+
+
+class SharedLogins:
+    """The logins in the engine.
+
+    Args:
+        engine: The engine.
+        cipher: Encrypts the logins with `gateway.key`.
+        key: Returns the key in the engine for a kind and a name.
+        arrived: Called when another node stored a login.
+    """
+
+    def __init__(
+        self,
+        engine: NatsEngine,
+        cipher: LoginCipher,
+        key: Callable[[str, str], str],
+        arrived: Callable[[], None],
+    ) -> None:
+        self._engine, self._cipher, self._key, self._arrived = engine, cipher, key, arrived
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Take over the stored logins, and those that other nodes store from now on."""
+        await self._engine.subscribe(TOPIC, self._heard)
+        with suppress(EngineError):
+            for name, (value, _) in (await self._engine.entries("logins")).items():
+                if name.startswith("login."):
+                    await self._take_over(value)
+        self._arrived()
+
+    def _heard(self, data: bytes) -> None:
+        task = asyncio.create_task(self._fetch(data.decode("utf-8", "replace")))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _fetch(self, name: str) -> None:
+        with suppress(EngineError):
+            value, _ = await self._engine.read("logins", name)
+            if value and await self._take_over(value):
+                self._arrived()
+
+    async def _take_over(self, value: bytes) -> bool:
+        """Store a login of another node here; return whether it was not known."""
+        said = self._opened(value)
+        if said is None:
+            return False
+        store = TokenStore("", None, None, self._cipher if said["personal"] else None)
+        store.key = said["store"]
+        return await to_thread.run_sync(_stored, store, said["login"])
+
+    def _opened(self, value: bytes) -> dict[str, Any] | None:
+        try:
+            text = self._cipher.open(value.decode("ascii", "replace"), "cluster")
+            if text is not None:
+                return json.loads(text)
+        except (ConfigError, ValueError):
+            pass
+        log.warning("a login of the cluster cannot be decrypted: another `gateway.key` encrypted it")
+        return None
+
+    @asynccontextmanager
+    async def holding(self, store: TokenStore) -> AsyncGenerator[None]:
+        """Lock the login of a store for all nodes; without the engine, only for this one."""
+        name, lock = self._key("login", store.key), self._key("lock", store.key)
+        revision = await self._lock(lock)
+        said: dict[str, Any] | None = None
+        last = 0
+        try:
+            with suppress(EngineError):
+                value, last = await self._engine.read("logins", name)
+                said = self._opened(value) if value else None
+                if said is not None and said["store"] == store.key:
+                    await to_thread.run_sync(_stored, store, said["login"])
+            store.written = False
+            yield
+            text = await to_thread.run_sync(_text, store)
+            if store.written or (said is None and text):
+                await self._put(name, store, text, last)
+        finally:
+            if revision is not None:
+                with suppress(EngineError):
+                    await self._engine.delete("logins", lock, revision)
+
+    async def _put(self, name: str, store: TokenStore, text: str, last: int) -> None:
+        content = json.dumps({"store": store.key, "login": text, "personal": store.cipher is not None})
+        try:
+            sealed = self._cipher.seal(content, "cluster").encode()
+            while await self._engine.write("logins", name, sealed, last) is None:
+                _, last = await self._engine.read("logins", name)  # the lock was taken over: the newest wins
+            await self._engine.publish(TOPIC, name.encode())
+        except (EngineError, ConfigError) as problem:
+            log.warning("a login was not shared with the other nodes: %s", problem)
+
+    async def _lock(self, name: str) -> int | None:
+        """Return the revision of the lock when this node has it; None without the engine."""
+        began = seen_at = clock()
+        seen = -1
+        while clock() < began + PATIENCE:
+            try:
+                value, revision = await self._engine.read("logins", name)
+                if revision != seen:
+                    seen, seen_at = revision, clock()
+                if value is None or clock() > seen_at + STALE_AFTER:
+                    written = await self._engine.write("logins", name, b"held", revision)
+                    if written is not None:
+                        return written
+                    continue
+            except EngineError as problem:
+                log.warning("a login is refreshed without the lock of the cluster: %s", problem)
+                return None
+            await asyncio.sleep(POLL)
+        log.warning("a login is refreshed without the lock of the cluster: another node holds it")
+        return None
+
+
+def _text(store: TokenStore) -> str:
+    """Return the login of a store; empty if there is none."""
+    with suppress(UnsafeStoreError):
+        if (grant := store.load()) is not None:
+            return json.dumps(grant_to_json(grant))
+    return ""
+
+
+def _stored(store: TokenStore, text: str) -> bool:
+    """Store the login of another node; an empty text deletes it. Return whether it was not known."""
+    if text == _text(store):
+        return False
+    grant = grant_from_json(json.loads(text)) if text else None
+    if grant is None:
+        store.delete()
+    else:
+        store.save(grant)
+    return True
