@@ -2,6 +2,9 @@
 # environment of its own, with the packages that `pip install mooring` installs.
 # A machine needs python3 (3.11 or newer) with pip, make and git; `check` and `test-reference` also node and npm.
 
+# Each worker and each server that a test starts would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready

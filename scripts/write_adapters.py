@@ -222,7 +222,10 @@ FRAMEWORKS = {
         errors="A failed call raises `FunctionExecutionException`; with automatic function calling the model reads it.",
         failures="exception",
         images="no",
-        changes="`load_tools()`",
+        changes="no (see its page)",
+        notes="When a server announces changed tools, the plugin of Semantic Kernel 1.45 lists them inside the handler that reads\n"
+        "responses, and waits for ever, with any MCP server. If tools can change while your program runs, override\n"
+        "`message_handler` in a subclass of `MCPStdioPlugin` so that it ignores the message.",
     ),
 }
 
@@ -233,11 +236,6 @@ def page(name: str, one: Framework) -> str:
     by_gateway = one.module is None
     head = (
         f"The MCP client of {one.title} talks to `mooring serve --stdio`, which is the whole catalog as one server."
-        + (
-            " In our runs the call succeeded, but the program did not always end."
-            if "Semantic" in one.title
-            else ""
-        )
         if by_gateway
         else f"`mooring.adapters.{one.module}` gives the tools of a host or a session to {one.title}."
     )

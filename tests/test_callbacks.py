@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Prompt:
-    """A person who answers when told to."""
+    """A user who answers on request."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()

@@ -77,7 +77,7 @@ def test_it_lives_from_cell_to_cell_of_a_notebook() -> None:
 
 
 def test_calls_that_race_with_the_end_come_back() -> None:
-    """Every thread is told; none waits for a loop that is gone."""
+    """Every thread gets an error; none waits for an event loop that has ended."""
     for _ in range(5):
         host = SyncHost([lab_server()]).__enter__()
         host.ready(10)

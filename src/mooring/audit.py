@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import stat
+import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -19,11 +20,14 @@ from anyio import to_thread
 
 from mooring.auth.subject import SUBJECT, Subject
 from mooring.config.audit import (
+    LONGEST_LINE,
     AuditOutcome,
     AuditSettings,
+    Fields,
     digest,
     fingerprint,
     line,
+    members,
     outcome_of,
     sketch,
     stamp,
@@ -105,15 +109,18 @@ class AuditLog:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Hold the lock for writing and rotating."""
-        from filelock import FileLock, Timeout
-
+        """Hold the lock for writing and rotating. `filelock` would make thirty more calls of the operating
+        system for each batch, and after each one this thread waits for the interpreter."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor, until = self._opened(self._beside("lock")), time.monotonic() + PATIENCE
         try:
-            with FileLock(self._beside("lock"), timeout=PATIENCE, mode=0o600):
-                yield
-        except Timeout:
-            raise OSError(errno.ETIMEDOUT, "another process holds its lock") from None
+            while not _locked(descriptor):
+                if time.monotonic() > until:
+                    raise OSError(errno.ETIMEDOUT, "another process holds its lock")
+                time.sleep(0.02)
+            yield
+        finally:
+            os.close(descriptor)
 
     def _beside(self, what: str) -> Path:
         return self.path.with_name(f"{self.path.name}.{what}")
@@ -164,6 +171,22 @@ class AuditLog:
         os.replace(self.path, self._beside("1"))
 
 
+def _locked(descriptor: int) -> bool:
+    """Lock a file until it is closed; return False if another process holds the lock."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
 def _read_at(descriptor: int, size: int, offset: int) -> bytes:
     """Read at an offset. Windows has no `pread`; writes append wherever the offset is."""
     os.lseek(descriptor, offset, os.SEEK_SET)
@@ -193,6 +216,8 @@ MOST_WAITING = 5_000
 CLOSE_TIMEOUT = 1.0
 """Longest wait in seconds for running calls when the host is closed."""
 _BATCH = 256
+_Entry = tuple[float, Fields, float, bytes | None, object]
+"""A queued line: time, fields, seconds, and the fingerprint or the shown form of the arguments."""
 
 
 class Conversation(Protocol):
@@ -250,8 +275,7 @@ class Audit:
     def __init__(self, settings: AuditSettings, redact: Callable[[str], str]) -> None:
         self.settings = settings
         self._redact = redact
-        self._waiting: deque[tuple[dict[str, Any], bytes | None]] = deque()
-        """Queued lines: the fields, and the fingerprint of the arguments."""
+        self._waiting: deque[_Entry] = deque()
         self._file: AuditLog | None = None
         self._key = b""
         self._lost = 0
@@ -260,7 +284,7 @@ class Audit:
         self._failing = False
         self._writing: asyncio.Task[None] | None = None
         self._under_way = 0
-        self._idle, self._hurry = asyncio.Event(), asyncio.Event()
+        self._idle, self._end_pause = asyncio.Event(), asyncio.Event()
         self._closing = False
 
     # --- recording ------------------------------------------------------------------------------
@@ -319,16 +343,9 @@ class Audit:
             raise
         finally:
             self._ended()
-            seconds = time.monotonic() - started
-            self.note(
-                verb,
-                name=name,
-                arguments=arguments,
-                outcome=outcome,
-                error=error,
-                seconds=seconds,
-                **about,
-            )
+            took = time.monotonic() - started
+            about = {"error": error, **about}
+            self.note(verb, name=name, arguments=arguments, outcome=outcome, seconds=took, **about)
 
     def note(
         self,
@@ -344,32 +361,25 @@ class Audit:
     ) -> None:
         """Queue one line. Never waits or raises."""
         caller = CALLER.get()
-        who: dict[str, Any] = {"session": session, "agent": agent}
+        who: Fields = (("session", session), ("agent", agent))
         if caller is not None:
             caller.outcome = outcome
-            who = {"principal": caller.principal, "profile": caller.profile, "session": caller.session}
+            who = (("principal", caller.principal), ("profile", caller.profile), ("session", caller.session))
         if (subject := SUBJECT.get()) is not None and subject.chains:
             about["identity"] = _identity(subject, about.get("server"))
-        said: dict[str, Any] = {
-            "time": stamp(time.time()),
-            "verb": verb,
-            **who,
-            "name": name,
-            **about,
-            "outcome": outcome,
-            "ms": round(seconds * 1000, 1),
-        }
-        found = None
+        said = (("verb", verb), *who, ("name", name), *about.items(), ("outcome", outcome))
+        found: bytes | None = None
+        shown: object = None
         if arguments:
             if self.settings.arguments == "hash":
                 found = fingerprint(arguments)
             elif self.settings.arguments == "redact":
-                said["arguments"] = sketch(arguments, self._redact)
+                shown = sketch(arguments, self._redact)
         if len(self._waiting) >= MOST_WAITING:
             self._lost += 1
             self.lost += 1
             return
-        self._waiting.append((said, found))
+        self._waiting.append((time.time(), said, seconds, found, shown))
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write())
 
@@ -394,7 +404,7 @@ class Audit:
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._hurry.wait()
+                await self._end_pause.wait()
 
     async def _written(self) -> bool:
         """Write the oldest lines; those that fail are queued again and False is returned."""
@@ -403,9 +413,10 @@ class Audit:
         try:
             if not self._key and self.settings.arguments == "hash":
                 self._key = await to_thread.run_sync(self._log().key)
-            lines = [self._line(said, found) for said, found in batch]
+            encoded: dict[Fields, str] = {}
+            lines = [self._line(entry, encoded) for entry in batch]
             if self._lost:
-                lines.insert(0, line({"time": batch[0][0]["time"], "lost": self._lost}, self._redact))
+                lines.insert(0, line({"time": stamp(batch[0][0]), "lost": self._lost}, self._redact))
             await to_thread.run_sync(self._log().append, lines)
         except OSError as problem:
             self._failed(problem)
@@ -419,9 +430,20 @@ class Audit:
         self._failing, self._lost = False, 0
         return True
 
-    def _line(self, said: Mapping[str, Any], found: bytes | None) -> bytes:
-        entry = said if found is None else {**said, "arguments": f"hmac-sha256:{digest(self._key, found)}"}
-        return line(entry, self._redact)
+    def _line(self, entry: _Entry, encoded: dict[Fields, str]) -> bytes:
+        """Return a line; `encoded` keeps the fields that repeat in a batch."""
+        at, said, seconds, found, shown = entry
+        ms = round(seconds * 1000, 1)
+        arguments = shown if found is None else f"hmac-sha256:{digest(self._key, found)}"
+        if shown is None:
+            start = encoded.get(said)
+            if start is None:
+                start = encoded[said] = members(said, self._redact)
+            end = "" if found is None else f', "arguments": "{arguments}"'
+            made = f'{{"time": "{stamp(at)}", {start}, "ms": {ms}{end}}}\n'.encode()
+            if len(made) <= LONGEST_LINE:
+                return made
+        return line({"time": stamp(at), **dict(said), "ms": ms, "arguments": arguments}, self._redact)
 
     def _failed(self, problem: OSError) -> None:
         if not self._failing:
@@ -464,17 +486,17 @@ class Audit:
                 async with asyncio.timeout(CLOSE_TIMEOUT):
                     await self._idle.wait()
         self._closing = True
-        self._hurry.set()
+        self._end_pause.set()
         if self._writing is not None:
             await asyncio.wait({self._writing})
 
 
-def _identity(subject: Subject, server: str | None) -> list[str] | None:
+def _identity(subject: Subject, server: str | None) -> tuple[str, ...] | None:
     """Return the identities under which a request was made, beginning with the gateway client."""
     known = subject.chains.get(server or "")
     if known is None and server is None and len(subject.chains) == 1:
         [known] = subject.chains.values()
-    return None if known is None else list(known)
+    return None if known is None else tuple(known)
 
 
 def _place(session: Conversation, name: str, result: Result | None) -> tuple[str | None, str | None]:

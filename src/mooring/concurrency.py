@@ -225,7 +225,7 @@ class EventStream:
         self._ended = False
         self._on_end = on_end
 
-    def hears(self, kind: type[Event]) -> bool:
+    def delivers(self, kind: type[Event]) -> bool:
         """Return whether the stream delivers events of this kind."""
         return not self._kinds or issubclass(kind, self._kinds)
 
@@ -286,9 +286,9 @@ class EventHub:
         self.streams.add(stream)
         return stream
 
-    def hears(self, kind: type[Event]) -> bool:
+    def delivers(self, kind: type[Event]) -> bool:
         """Return whether any stream delivers events of this kind."""
-        return any(stream.hears(kind) for stream in self.streams)
+        return bool(self.streams) and any(stream.delivers(kind) for stream in self.streams)
 
     def close(self) -> None:
         """End all streams."""

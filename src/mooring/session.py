@@ -123,7 +123,7 @@ class HostRuntime:
 
     @property
     def observed(self) -> bool:
-        return any(map(self._events.hears, (CallStarted, CallFinished, ScriptCalled)))
+        return any(map(self._events.delivers, (CallStarted, CallFinished, ScriptCalled)))
 
     @property
     def scripts(self) -> ScriptSettings:

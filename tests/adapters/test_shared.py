@@ -91,7 +91,7 @@ def test_every_result_has_pieces_that_hold_together(
 def offered(schema: dict[str, Any]) -> Any:
     """A source that shows one tool."""
 
-    class Shelf:
+    class OneTool:
         catalog: Any = None
         tool = Tool(name="t", server="s", remote_name="t", input_schema=schema)
 
@@ -101,7 +101,7 @@ def offered(schema: dict[str, Any]) -> Any:
         async def call(self, name: str, arguments: Any = None) -> Result:
             return result()
 
-    return Shelf()
+    return OneTool()
 
 
 def test_a_schema_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:

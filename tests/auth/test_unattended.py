@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
@@ -223,6 +224,7 @@ LIES = {
     "client": ({"client_id": "someone-else"}, {}, "its client_id is not"),
     "typ": ({}, {"typ": "JWT"}, "typ is not 'oauth-id-jag+jwt'"),
     "expired": ({"exp": int(time.time()) - 120}, {}, "has expired"),
+    "not yet": ({"nbf": int(time.time()) + 3600}, {}, "is not valid yet"),
     "no jti": ({"jti": None}, {}, "has no jti"),
 }
 
@@ -237,6 +239,37 @@ async def test_an_assertion_that_is_not_for_this_server_is_not_presented(lie: st
             assert "step 1 of 2: the identity provider's assertion" in said
             assert reason in said
         assert auth.count("/token") == 0
+
+
+@pytest.mark.parametrize("said", ["x" * 300_000, "<html>", "[1]"], ids=["too large", "html", "a list"])
+async def test_an_identity_provider_that_sends_something_else_is_named_with_its_step(
+    said: str, hosting: Any
+) -> None:
+    async with company() as (idp, auth):
+        idp.says = said
+        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana")))) as host:
+            problem = await error_of(host)
+            assert "step 1 of 2" in problem
+            assert "identity provider" in problem
+        assert auth.count("/token") == 0
+
+
+async def test_an_assertion_without_a_signature_is_not_presented(hosting: Any) -> None:
+    async with company() as (idp, auth):
+        claims = {"iss": idp.issuer, "aud": auth.issuer, "client_id": "mooring", "jti": "x", "exp": 2**40}
+        idp.answer["access_token"] = jwt.encode(claims, None, algorithm="none", headers=idp.header)
+        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana")))) as host:
+            assert "assertion is not a signed JWT" in await error_of(host)
+        assert auth.count("/token") == 0
+
+
+async def test_a_token_that_is_not_usable_is_named_with_its_step(hosting: Any) -> None:
+    async with company() as (idp, auth):
+        auth.token_type = "DPoP"
+        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana")))) as host:
+            problem = await error_of(host)
+            assert f"step 2 of 2, the assertion at the authorization server {auth.issuer}: " in problem
+            assert "'Bearer'" in problem
 
 
 async def test_an_assertion_that_comes_a_second_time_is_refused_as_a_replay(hosting: Any) -> None:

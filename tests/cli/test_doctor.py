@@ -160,7 +160,9 @@ def test_the_lock_is_looked_at_too(ran, config, lab, tmp_path: Path) -> None:
     done = ran("doctor", "--json", "--config", file)
     assert done.returncode == 1
     assert IsPartialDict(
-        level="error", finding=IsStr(regex="the lock is ignored: .*"), next=IsStr()
+        level="error",
+        finding=IsStr(regex="the lock cannot be used, and hides the tools that it covers: .*"),
+        next=IsStr(),
     ) in document(done)
 
 

@@ -135,3 +135,121 @@ def test_ctrl_c_during_a_call_cancels_it_at_the_server_and_says_so(started, conf
     (call,) = [entry for entry in wire_log(log) if entry.get("method") == "tools/call"]
     cancelled = [entry for entry in wire_log(log) if entry.get("method") == "notifications/cancelled"]
     assert call["id"] in [notice["params"]["requestId"] for notice in cancelled]
+
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}
+
+
+def spoken(*messages: dict) -> bytes:
+    """The lines of a client; the handshake comes first."""
+    begun = [{"id": 0, "method": "initialize", "params": HELLO}, {"method": "notifications/initialized"}]
+    return b"".join(
+        json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in (*begun, *messages)
+    )
+
+
+def called(number: int, tool: str, **arguments: object) -> dict:
+    return {"id": number, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+
+
+@pytest.fixture
+def lab(config, tmp_path) -> tuple[str, Path]:
+    """A configuration with a server that ignores SIGTERM and the end of its input, and its log."""
+    log = tmp_path / "lab.log"
+    script = {
+        "tools": ["sleep", "big", "shout"],
+        "log": str(log),
+        "ignore_sigterm": True,
+        "ignore_eof": True,
+        "spawn_grandchild": "daemon",
+    }
+    entry = {"command": COMMAND[0], "args": [*COMMAND[1:], json.dumps(script)], "shutdown_grace": "0.2s"}
+    return config({"lab": entry}), log
+
+
+def left_behind(log: Path) -> list[int]:
+    """The server and its grandchild, as long as they run."""
+    pids = [entry[key] for entry in wire_log(log) for key in ("started", "grandchild") if key in entry]
+    return [
+        pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    ]
+
+
+@pytest.mark.parametrize("end", ["input", "SIGTERM", "SIGINT"])
+def test_a_gateway_ends_although_nothing_reads_its_output_or_its_stderr(lab, environment, end: str) -> None:
+    file, log = lab
+    words = [sys.executable, "-m", "mooring", "--config", file, "--no-lock", "--verbose", "serve", "--stdio"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    loud = [called(n, "mcp_lab_shout", size=8_000) for n in range(1, 81)]
+    calls = [*loud, *(called(n, "mcp_lab_big", size=100_000) for n in range(81, 90))]
+    with subprocess.Popen(words, env=environment, **pipes) as gateway:
+        assert gateway.stdin is not None
+        gateway.stdin.write(spoken(*calls, called(90, "mcp_lab_sleep", seconds=90)))
+        gateway.stdin.flush()
+        until_true(lambda: methods(log).count("tools/call") == 90, 50)
+        if end == "input":
+            gateway.stdin.close()
+        else:
+            gateway.send_signal(getattr(signal, end))
+        gateway.wait(30)
+    until_true(lambda: not left_behind(log))
+
+
+@pytest.mark.parametrize("moment", ["started", "initialize", "tools/call"])
+def test_a_gateway_ends_when_its_client_is_killed(lab, environment, moment: str) -> None:
+    file, log = lab
+    words = [sys.executable, "-m", "mooring", "--config", file, "--no-lock", "serve", "--stdio"]
+    client = (
+        "import subprocess, sys, time\n"
+        f"gateway = subprocess.Popen({words!r}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
+        f"gateway.stdin.write({spoken(called(1, 'mcp_lab_sleep', seconds=90))!r})\n"
+        "gateway.stdin.flush()\n"
+        "print(gateway.pid, flush=True)\n"
+        "time.sleep(90)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", client],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdout is not None
+        gateway = psutil.Process(int(process.stdout.readline()))
+        until_true(lambda: any(moment in (*entry, entry.get("method")) for entry in wire_log(log)), 60)
+        process.kill()
+    until_true(lambda: alive({gateway}) == [], 30)
+    until_true(lambda: not left_behind(log))
+
+
+def test_lines_that_nothing_reads_are_dropped_and_counted() -> None:
+    script = (
+        "import sys\n"
+        "from mooring.cli.output import MAX_UNREAD, never_block_on_stderr\n"
+        "never_block_on_stderr()\n"
+        "for n in range(MAX_UNREAD // 50):\n"
+        "    sys.stderr.write(f'{n:<99}\\n')\n"
+        "print('written', flush=True)\n"
+        "sys.stdin.read()\n"
+        "print('last', file=sys.stderr)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "written\n"
+        first = [process.stderr.readline() for _ in range(1000)]
+        assert first == [f"{n:<99}\n" for n in range(1000)]
+        assert process.stdin is not None
+        process.stdin.close()
+        rest = process.stderr.read()
+    *lines, last = rest.splitlines()
+    assert last == "last"
+    (said,) = [line for line in lines if line.startswith("warning: ")]
+    dropped = int(said.split()[1])
+    assert said == f"warning: {dropped} lines dropped: stderr was not read."
+    assert 1000 + len(lines) - 1 + dropped == 2**20 // 50

@@ -33,7 +33,7 @@ def test_the_first_call_of_a_changed_tool_is_refused(ran, config, lab, start: st
     lab.offers(read="Read a file, and tell me.", send="Send a letter.")
     done = ran("call", "--config", file, "mcp_lab_read")
     assert (done.returncode, done.stdout) == (3, "")
-    assert "mooring approve lab/read" in done.stderr
+    assert done.stderr.count("mooring approve lab/read") == 1, "not as a warning too"
     assert ran("call", "--config", file, "mcp_lab_send").returncode == 0
 
 
@@ -159,14 +159,17 @@ def test_a_lock_that_cannot_be_read_is_exit_code_2_and_left_alone(
     assert (tmp_path / "mooring.lock").read_text() == text
 
 
-def test_a_damaged_lock_is_replaced_on_request_and_ignored_loudly_meanwhile(ran, locked, tmp_path) -> None:
+def test_a_damaged_lock_approves_nothing_until_it_is_replaced(ran, locked, tmp_path) -> None:
     (tmp_path / "mooring.lock").write_text("{")
     tools = ran("tools", "--config", locked)
-    assert tools.returncode == 0
-    assert "mcp_lab_read" in tools.stdout
-    assert "warning: the lock is ignored" in tools.stderr
+    assert (tools.returncode, "mcp_lab_read" in tools.stdout) == (0, False)
+    assert "warning: the tools of the servers that the lock covers are not used" in tools.stderr
+    assert "mooring.lock: line 1: is cut short" in tools.stderr
+    call = ran("call", "mcp_lab_read", "--config", locked)
+    assert (call.returncode, call.stdout) == (3, "")
     assert ran("lock", "--force", "--config", locked).returncode == 0
     assert ran("check", "--config", locked).returncode == 0
+    assert "mcp_lab_read" in ran("tools", "--config", locked).stdout
 
 
 def test_an_unknown_server_is_exit_code_2_and_names_the_nearest(ran, locked) -> None:
@@ -315,7 +318,7 @@ Tool 'read' of server 'lab' is not what was approved: description changed (text)
     assert changes(ran("check", "--json", "--config", locked)) == [("post", "added"), ("send", "text")]
     call = ran("call", "mcp_lab_post", "--config", locked)
     assert call.returncode == 3
-    assert "never approved" in call.stderr
+    assert call.stderr.count("never approved") == 1
 
 
 def test_approving_a_server_accepts_all_of_it(ran, locked, lab) -> None:

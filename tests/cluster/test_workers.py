@@ -18,6 +18,7 @@ import aiohttp
 import psutil
 import pytest
 
+import mooring
 from mooring.gateway.tokens import TokenFile
 from tests.cluster.lab import Nodes, acquainted, fresh, lab_entry, workers, written
 from tests.gateway.test_operation import command, configured, until_ready
@@ -228,7 +229,7 @@ async def test_metrics_are_the_sums_of_all_workers_also_of_those_that_ended(tmp_
         modern = caller(http, nodes, modern=True)
         await modern.call("echo", {"text": "x"})
         assert await counted(calls) == 61
-        assert await counted('mooring_build_info{version="0.1.0"}') == 1
+        assert await counted(f'mooring_build_info{{version="{mooring.__version__}"}}') == 1
 
 
 async def test_a_session_gets_its_notifications_and_its_own_updates(tmp_path: Path) -> None:

@@ -168,8 +168,30 @@ async def test_settings_name_the_file_and_the_line_of_each_value(opened: Any, tm
         assert "call_timeout: 12" in file.read_text()
         await write(page, {"op": "unset", "path": ["servers", "lab", "call_timeout"]})
         assert "call_timeout" not in file.read_text()
-        bad = await page.do("edit", edits=[{"op": "set", "path": ["style"], "value": "loud"}])
-        assert any("style" in note for note in bad["notes"]), "the problem is shown before it is written"
+
+
+@pytest.mark.parametrize(
+    ("edit", "named"),
+    [
+        ({"op": "set", "path": ["style"], "value": "loud"}, "style"),
+        ({"op": "set", "path": ["servers", "lab", "call_timeout"], "value": "soon"}, "call_timeout"),
+        ({"op": "set", "path": ["servers", "lab", "comand"], "value": "x"}, "comand"),
+        ({"op": "set", "path": ["policy"], "value": {"rules": 7}}, "policy"),
+        ({"op": "set", "path": ["gateway"], "value": {"tokens": 7}}, "gateway"),
+        ({"op": "unset", "path": ["servers", "lab", "command"]}, "lab"),
+    ],
+)
+async def test_a_setting_that_is_not_valid_is_refused_before_and_instead_of_writing(
+    opened: Any, tmp_path: Path, edit: Any, named: str
+) -> None:
+    file = written(tmp_path)
+    before = file.read_text()
+    async with opened(config=file) as page:
+        for more in ({}, {"write": True}):
+            status, why = await page.refused("edit", edits=[edit], **more)
+            assert status == 400
+            assert named in str(why)
+        assert file.read_text() == before
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ INTERNAL_HOSTS = [
     "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::]",
     "[2001:db8::5efe:169.254.169.254]",
     "[64:ff9b:1::a9fe:a9fe]",
-    # nobody's
+    # reserved
     "224.0.0.1", "255.255.255.255", "240.0.0.1", "198.18.0.1", "192.0.2.1", "[ff02::1]", "1.2.3.4.5",
     "1.2.3.256", "[5f00::1]", "[3fff::1]", "[100::1]", "[2001:2::1]", "[4000::1]",
     "08.0.0.1", "0x", "999999999999",
@@ -202,3 +202,8 @@ def test_TH10_a_hostile_address_is_never_opened(url: str, monkeypatch: pytest.Mo
 
 def test_TH10_there_are_at_least_sixty_of_them() -> None:
     assert len(set(HOSTILE_URLS)) >= 60
+
+
+@pytest.mark.parametrize("host", ["1.2.3.4.5", "0.0.0.0.127.1", "a.b.1", "x.0x7f"])
+def test_what_ends_in_a_number_but_is_no_address_is_refused_like_a_reserved_one(host: str) -> None:
+    assert host_realm(host) == "reserved"

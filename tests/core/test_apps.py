@@ -14,6 +14,7 @@ from mooring.core.apps import (
     own_name,
     page_address,
     page_rules,
+    readdressed_result,
 )
 from mooring.core.extensions import ORIGIN
 from mooring.core.types import Tool
@@ -165,3 +166,28 @@ def test_the_border_and_the_domain_of_a_page_are_kept_if_their_types_are_right()
 def test_metadata_of_what_was_read_wins_over_the_list() -> None:
     found = page_rules({"ui": {"domain": "read"}}, {"ui": {"domain": "listed", "prefersBorder": True}})
     assert (found.domain, found.prefers_border) == ("read", True)
+
+
+def test_every_address_in_a_result_or_prompt_is_changed_and_nothing_else() -> None:
+    link = {"type": "resource_link", "uri": "a://x", "name": "n"}
+    embedded = {"type": "resource", "resource": {"uri": "a://y", "text": "a://y"}}
+    others = [{"type": "text", "text": "a://x", "uri": "a://x", "resource": {"uri": "a://z"}}, "text", None]
+    odd = [{"type": "resource_link", "uri": 5}, {"type": "resource", "resource": {"uri": 5}}, {}]
+
+    def content(scheme: str) -> list[Any]:
+        return [
+            {**link, "uri": f"{scheme}://x"},
+            {"type": "resource", "resource": {"uri": f"{scheme}://y", "text": "a://y"}},
+            *others,
+            *odd,
+        ]
+
+    def messages(scheme: str) -> list[Any]:
+        listed, *_ = content(scheme)
+        return [{"role": "user", "content": content(scheme)}, {"role": "user", "content": listed}, {}, "text"]
+
+    given = {"content": [link, embedded, *others, *odd], "messages": messages("a"), "isError": True}
+    found = readdressed_result(given, lambda uri: uri.replace("a://", "b://"))
+    assert found == {"content": content("b"), "messages": messages("b"), "isError": True}
+    strange = {"content": "text", "messages": 5}
+    assert readdressed_result(strange, str.upper) == strange

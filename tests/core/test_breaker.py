@@ -126,6 +126,18 @@ def test_there_is_no_rest_before_the_first_try() -> None:
     assert backoff(0, 0.5) == 0.0
 
 
+def test_a_start_counts_for_a_minute_and_no_longer() -> None:
+    restarts = Restarts()
+    for _ in range(5):
+        restarts.started(0.0)
+    assert restarts.rest(59.0) == 1.0
+    assert restarts.rest(60.0) == 0.0
+    restarts.started(60.0)
+    assert restarts.rest(60.0) == 0.0
+    restarts.clear()
+    assert restarts.rest(60.0) == 0.0
+
+
 def test_five_starts_in_a_minute_are_enough_for_that_minute() -> None:
     restarts = Restarts()
     for second in range(4):

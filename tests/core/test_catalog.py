@@ -168,7 +168,7 @@ def test_of_two_static_tools_of_one_name_the_first_counts() -> None:
 
 
 def test_every_server_with_tools_has_a_group() -> None:
-    plain, told = merge(
+    plain, reported = merge(
         [
             MAIL,
             snapshot(
@@ -182,7 +182,7 @@ def test_every_server_with_tools_has_a_group() -> None:
     assert plain.description
     assert plain.instructions is None
     assert plain.members == ("mcp_mail_search", "mcp_mail_send")
-    assert (told.title, told.description, told.instructions) == ("Told", "Tells.", "Ask first.")
+    assert (reported.title, reported.description, reported.instructions) == ("Told", "Tells.", "Ask first.")
 
 
 def test_declared_groups_hold_visible_local_names_only() -> None:
@@ -318,10 +318,10 @@ def test_warnings_are_bounded_however_much_is_wrong() -> None:
 
 def test_the_revision_follows_what_a_model_can_see() -> None:
     base = merge([FILES])
-    told = merge([replace(FILES, instructions="Read before you write.")])
+    reported = merge([replace(FILES, instructions="Read before you write.")])
     routed = merge([replace(FILES, tools=tuple(replace(t, meta={"x": 1}) for t in FILES.tools))])
     assert len(base.revision) == 16
-    assert told.revision != base.revision
+    assert reported.revision != base.revision
     assert routed.revision == base.revision
     assert merge([]).revision == Catalog().revision
 

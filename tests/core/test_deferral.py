@@ -36,3 +36,9 @@ def test_groups_whose_ids_differ_in_punctuation_alone_are_different_namespaces()
     names = [space.name for space in namespaces(merge(tools), ())]
     assert len(set(names)) == 3
     assert names[-1] == "mcp_c"
+
+
+def test_the_name_of_a_namespace_has_at_most_64_characters() -> None:
+    long = "s" * 80
+    tools = Snapshot(server=long, tools=(Tool(name="x", server=long, remote_name="x"),))
+    assert [space.name for space in namespaces(merge([tools]), ())] == [f"mcp_{'s' * 60}"]

@@ -36,3 +36,8 @@ def test_the_answer_does_not_depend_on_the_order_of_the_names(name: str, names: 
 
 def test_a_name_of_a_megabyte_is_looked_at_in_part() -> None:
     assert nearest("mcp_mail_send" + "x" * 1_000_000, [*NAMES, "y" * 1_000_000]) == ()
+
+
+def test_two_letters_are_not_the_end_of_a_name() -> None:
+    assert nearest("end", NAMES) == ("mcp_mail_send",)
+    assert nearest("nd", NAMES) == ()

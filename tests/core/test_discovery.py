@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mooring.core.catalog import Catalog, merge
-from mooring.core.discovery import DISCOVERY, Reply, ShownSchemas, answer, plan_exposure, prompt_section
+from mooring.core.discovery import (
+    DISCOVERY,
+    Reply,
+    ShownSchemas,
+    answer,
+    plan_exposure,
+    prompt_section,
+    search_visible,
+)
 from mooring.core.search import Index
 from mooring.core.text import estimate, tool_cost
 from mooring.core.types import Group, ServerInfo, Snapshot, Tool
@@ -54,6 +62,22 @@ CATALOG = merge([TRACKER, MAIL, MONEY], static=[LOCAL])
 
 def ask(name: str, catalog: Catalog = CATALOG, /, **arguments: Any) -> Reply:
     return answer(name, arguments, catalog, Index.build(catalog.tools, catalog.groups))
+
+
+def test_a_search_shows_only_tools_of_the_catalog_and_as_many_as_were_asked_for() -> None:
+    every = merge([Snapshot(server="s", tools=tuple(tool(f"read_{n}", "Read it.") for n in range(10)))])
+    index = Index.build(every.tools, every.groups)
+    some = merge([Snapshot(server="s", tools=tuple(tool(f"read_{n}", "Read it.") for n in (3, 5, 8, 9)))])
+    assert [hit.name for hit in search_visible(some, index, "read", 3)] == [
+        "mcp_s_read_3", "mcp_s_read_5", "mcp_s_read_8",
+    ]  # fmt: skip
+    assert len(search_visible(every, index, "read", 4)) == 4
+
+
+def test_a_search_for_exactly_the_most_tools_is_not_cut() -> None:
+    many = merge([Snapshot(server="s", tools=tuple(tool(f"read_{n}", "Read it.") for n in range(30)))])
+    assert "hint" not in ask("tools_search", many, query="read", limit=20).structured
+    assert "at most 20" in ask("tools_search", many, query="read", limit=21).structured["hint"]
 
 
 def test_the_three_tools_cost_little() -> None:

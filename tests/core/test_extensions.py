@@ -8,6 +8,8 @@ import pytest
 
 from mooring.core.extensions import (
     MOST,
+    address_behind,
+    address_through,
     check_identifier,
     common,
     declared,
@@ -112,3 +114,18 @@ def test_only_an_address_that_a_gateway_wrote_leads_back_to_a_server(
     uri: str, found: tuple[str, str] | None
 ) -> None:
     assert original(uri) == found
+
+
+def test_an_address_behind_several_gateways_is_found_again() -> None:
+    own = "ui://maps/view"
+    shown = address_through(own, ("outer", "inner"))
+    assert original(shown) == ("outer", address_through(own, ("inner",)))
+    assert address_behind(shown, ("outer", "inner")) == own
+    assert address_behind(own, ()) == own
+
+
+@pytest.mark.parametrize("servers", [("inner", "outer"), ("outer", "other"), ("outer", "inner", "more")])
+def test_an_address_that_does_not_come_from_these_servers_stays_as_it_is(servers: tuple[str, ...]) -> None:
+    shown = address_through("ui://maps/view", ("outer", "inner"))
+    assert address_behind(shown, servers) == shown
+    assert address_behind("ui://maps/view", servers) == "ui://maps/view"

@@ -6,7 +6,7 @@ import pytest
 
 from mooring import Snapshot, Tool
 from mooring.core.catalog import LONGEST, merge
-from mooring.core.injection_scan import doubts, suspicion
+from mooring.core.injection_scan import injection_warnings, suspicion
 from mooring.core.text import hides
 
 SCHEMA = {"type": "object", "properties": {"note": {"type": "string", "description": ""}}}
@@ -171,7 +171,7 @@ def test_TH01_it_is_flagged_wherever_a_model_would_read_it(text: str) -> None:
     assert suspicion(tool(input_schema=deep)) is not None
     assert suspicion(tool(title=text)) is not None
     assert suspicion(tool(output_schema=deep)) is not None
-    assert doubts(Snapshot(server="s", instructions=text))
+    assert injection_warnings(Snapshot(server="s", instructions=text))
 
 
 @pytest.mark.parametrize("text", GOOD)
@@ -187,7 +187,7 @@ def test_the_warnings_name_the_first_few_and_count_the_rest() -> None:
     tools = tuple(
         Tool(name=f"t{n}", server="s", remote_name=f"t{n}", description=HIDDEN[0]) for n in range(8)
     )
-    assert doubts(Snapshot(server="s", tools=tools)) == (
+    assert injection_warnings(Snapshot(server="s", tools=tools)) == (
         "s: 't0', 't1', 't2', 't3', 't4' and 3 more holds hidden characters",
     )
 

@@ -300,3 +300,15 @@ def test_a_normalized_name_is_one_that_providers_accept(name: str) -> None:
     normal = mooring.normalize_name(name)
     assert re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", normal)
     assert mooring.normalize_name(normal) == normal
+
+
+@pytest.mark.parametrize(("server", "start"), [("files", "files_"), ("_files", "_files_"), ("1st", "_1st_")])
+def test_a_plain_prefix_begins_with_a_letter_or_an_underscore(server: str, start: str) -> None:
+    assert prefix(server, "plain") == start
+
+
+@pytest.mark.parametrize(
+    "tool", ["authenticate", "Authenticate", "_authenticate", "AUTHENTICATE: ", "authent\u0456cate"]
+)
+def test_a_tool_that_looks_like_the_login_does_not_get_its_plain_name(tool: str) -> None:
+    assert assign([("files", tool)], "mcp")["files", tool] != "mcp_files_authenticate"

@@ -59,7 +59,7 @@ def test_short_values_are_no_secrets(short: str, text: str) -> None:
 @given(plain, st.text(alphabet="abc ", max_size=60))
 def test_other_text_is_left_alone(secret: str, text: str) -> None:
     if secret not in text and Redactor([secret])(text) != text:
-        raise AssertionError("something else than the secret was blotted out")
+        raise AssertionError("other text than the secret was redacted")
 
 
 def test_a_key_of_many_lines_is_known_by_each_of_them() -> None:
@@ -151,3 +151,13 @@ def test_values_are_secret_by_the_name_of_their_place() -> None:
         *("from-equals", "from-next", "from-env", "from-userinfo", "from-header"),
         *("from-auth", "from-query", "in mind"),
     }
+
+
+@pytest.mark.parametrize("before", [b"", b"x", b"xy"])
+def test_of_a_secret_in_base64_at_most_the_letters_at_its_ends_remain(before: bytes) -> None:
+    secret = "correct horse battery staple"
+    encoded = base64.b64encode(before + secret.encode() + b"after").decode()
+    shown = Redactor([secret])(encoded)
+    start, _, end = shown.partition("***")
+    assert len(start) <= len(before) + 2
+    assert len(end) <= 10

@@ -56,6 +56,15 @@ def test_a_preview_is_cut_between_lines() -> None:
     assert (shown[0], shown[-1]) == (lines[0], lines[-1])
 
 
+def test_a_preview_keeps_a_long_line_rather_than_most_of_its_text() -> None:
+    """The end of a line is taken only in the half next to the cut."""
+    early = "short\n" + "word " * 5_000 + "\nshort"
+    head, tail = re.split(r"\n\[.*\]\n", preview(early, 400, REST))
+    assert head.count("word") > 100
+    assert tail.count("word") > 30
+    assert tail.endswith("\nshort")
+
+
 def test_a_preview_of_one_long_line_is_cut_between_words() -> None:
     head = preview("word " * 5000, 200, REST).partition("[")[0]
     assert set(head.split()) == {"word"}
@@ -132,6 +141,21 @@ def test_many_texts_are_joined_into_one_block() -> None:
     joined = arranged(blocks)
     assert [block.type for block in joined] == ["text", "resource_link"]
     assert joined[0].text == "\n".join(map(str, range(MOST_BLOCKS)))
+
+
+def test_as_many_blocks_as_the_limit_stay_apart_and_so_does_a_single_text() -> None:
+    links = [link(f"a://{number}") for number in range(MOST_BLOCKS - 2)]
+    texts = [text("a"), text("b")]
+    assert arranged([*links, *texts]) == (*links, *texts)
+    assert arranged([*links, *texts, link("a://z")]) == (text("a\nb"), *links, link("a://z"))
+    assert arranged([*links, link("a://y"), link("a://z"), text("a")])[-1] == text("a")
+
+
+def test_links_stay_blocks_while_they_take_at_most_a_quarter_of_the_budget() -> None:
+    one = link("https://example.com/page")
+    cost = estimate(dumps(one.raw))
+    assert split([text("a"), one], 4 * cost) == ([text("a")], [one], 3 * cost)
+    assert split([text("a"), one], 4 * cost - 1) == ([text("a"), one], [], 4 * cost - 1)
 
 
 def test_an_embedded_text_says_which_resource_it_is_and_how_far_it_goes() -> None:

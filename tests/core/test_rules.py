@@ -186,7 +186,26 @@ def test_arguments_that_no_rule_uses_may_have_any_size() -> None:
     for _ in range(5_000):
         deep = [deep]
     big = {"path": "/etc/x", "content": "x" * 10_000_000, "deep": deep, "half": "\ud800"}
-    assert verdict('arguments.path == "/etc/x"', arguments=big) == "deny"
+    for when in ('arguments.path == "/etc/x"', 'arguments["path"] == "/etc/x"', '"path" in arguments'):
+        assert verdict(when, arguments=big) == "deny"
+
+
+@pytest.mark.parametrize("when", ['arguments == {"path": "x"}', "size(arguments) > 1", "tool in arguments"])
+def test_a_rule_that_uses_the_arguments_as_a_whole_limits_all_of_them(when: str) -> None:
+    big = {"path": "/etc/x", "content": "x" * 10_000_000}
+    found = compile_rules([rule(when, "allow")], "x").decide(facts(arguments=big))
+    assert found is not None
+    assert "too large" in found.reason
+
+
+def test_a_missing_argument_is_named_if_the_rule_names_it() -> None:
+    def reason(when: str, arguments: dict[str, Any]) -> str:
+        found = compile_rules([rule(when, "allow")], "x").decide(facts(arguments=arguments))
+        assert found is not None
+        return found.reason
+
+    assert reason('arguments.path == "x"', {}).endswith("there is no 'path'")
+    assert reason('arguments[arguments.key] == "x"', {"key": "hidden"}).endswith("a key is missing")
 
 
 @pytest.mark.parametrize("depth", [63, 1_000, 100_000])

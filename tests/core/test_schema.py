@@ -411,6 +411,13 @@ def test_names_that_a_dialect_refuses_are_replaced_by_distinct_ones(dialect, nam
     assert tool.back({name: name for name in names}) == dict(zip(theirs, names, strict=True))
 
 
+def test_a_replaced_name_that_is_taken_gets_the_next_number() -> None:
+    theirs = ["a b", "a_b", "a-b", "a/b"]
+    properties = {name: {"type": "string"} for name in theirs}
+    written = compiled("gemini", {"type": "object", "properties": properties})
+    assert [*written.schema["properties"]] == ["a_b_2", "a_b", "a_b_3", "a_b_4"]
+
+
 def test_long_names_stay_distinct() -> None:
     theirs = ["x" * 100 + str(index) for index in range(200)]
     tool = compiled("anthropic", {"type": "object", "properties": {name: {} for name in theirs}})
@@ -489,6 +496,48 @@ def test_numbers_that_are_no_json_and_senseless_keywords_disappear() -> None:
     }
 
 
+def test_a_count_of_zero_is_kept_and_one_of_less_is_not() -> None:
+    assert member("openai", {"type": "string", "maxLength": 0})["maxLength"] == 0
+    assert member("openai", {"type": "array", "items": {}, "minItems": 0})["minItems"] == 0
+    assert "minItems" not in member("openai", {"type": "array", "items": {}, "minItems": -1})
+    assert member("openai", {"type": "array", "items": {}, "uniqueItems": True})["uniqueItems"] is True
+    assert "uniqueItems" not in member("openai", {"type": "array", "items": {}, "uniqueItems": False})
+
+
+def test_strict_nulls_are_dropped_to_match_one_of_several_objects() -> None:
+    """A null that an object requires or allows is sent; others mean "not given"."""
+    node = {
+        "anyOf": [
+            {
+                "type": "object",
+                "properties": {"a": {"type": "string"}, "note": {"type": ["string", "null"]}},
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+            {
+                "type": "object",
+                "properties": {"b": {"type": "integer"}},
+                "required": ["b"],
+                "additionalProperties": False,
+            },
+        ]
+    }
+    tool = compiled("openai-strict", node)
+    assert [*tool.schema["properties"]] == ["a", "note", "b"]
+    assert tool.back({"a": "x", "note": None, "b": None}) == {"a": "x", "note": None}
+    assert tool.back({"a": None, "note": None, "b": 2}) == {"b": 2}
+
+
+def test_json_text_names_the_first_twenty_members() -> None:
+    inner = {"type": "object", "properties": {f"m{number}": {"type": "string"} for number in range(25)}}
+    node: dict[str, Any] = inner
+    for _ in range(9):
+        node = {"type": "array", "items": node}
+    written = json.dumps(compiled("openai-strict", {"type": "object", "properties": {"x": node}}).schema)
+    assert "m19" in written
+    assert "m20" not in written
+
+
 def test_a_huge_description_is_cut_but_not_its_hint() -> None:
     written = member("gemini", {"type": "string", "description": "d" * 50_000, "pattern": "^h"})
     assert len(written["description"]) <= 4_096
@@ -500,6 +549,55 @@ def test_more_fixed_values_than_strict_takes_are_not_listed() -> None:
     written = member("openai-strict", {"type": "string", "enum": values})
     assert written["type"] == "string"
     assert "enum" not in written
+
+
+def strict_enums(*counts: int, length: int = 4) -> list[bool]:
+    """Whether each of these lists of distinct values is listed in one strict schema."""
+    values = [[f"{number:0{length}}" for number in range(count)] for count in counts]
+    names = [f"m{index}" for index in range(len(counts))]
+    properties = {
+        name: {"type": "string", "enum": listed} for name, listed in zip(names, values, strict=True)
+    }
+    original = {"type": "object", "properties": properties, "required": names}
+    written = compiled("openai-strict", original).schema["properties"]
+    return ["enum" in written[name] for name in names]
+
+
+def test_a_strict_schema_lists_a_thousand_fixed_values_in_total() -> None:
+    assert strict_enums(1_000) == [True]
+    assert strict_enums(1_001) == [False]
+    assert strict_enums(600, 400) == [True, True]
+    assert strict_enums(600, 401, 400) == [True, False, True]
+
+
+def test_a_strict_list_of_more_than_250_values_has_at_most_15000_characters() -> None:
+    assert strict_enums(250, length=61) == [True]
+    assert strict_enums(251, length=61) == [False]
+    assert strict_enums(300, length=50) == [True]
+    assert strict_enums(300, length=51) == [False]
+
+
+def test_fixed_values_take_at_most_half_of_the_characters_of_a_strict_schema() -> None:
+    assert strict_enums(200, 100, length=200) == [True, True]
+    assert strict_enums(200, 101, 100, length=200) == [True, False, True]
+
+
+def test_names_and_values_of_a_strict_schema_have_at_most_120000_characters() -> None:
+    def named(length: int) -> dict[str, Any]:
+        names = [f"{number:04}" + "n" * (length - 4) for number in range(100)]
+        return {"type": "object", "properties": {name: {"type": "string"} for name in names}}
+
+    assert len(compiled("openai-strict", named(1_200)).schema["properties"]) == 100
+    with pytest.raises(SetAside, match="more than 120,000 characters"):
+        compile_schema(named(1_201), "openai-strict")
+
+
+def test_fixed_values_that_strict_does_not_list_are_named_in_the_description() -> None:
+    node = {"type": "integer", "enum": [*range(1_001)]}
+    written = member("openai-strict", node)
+    assert written["type"] == "integer"
+    assert "one of 0, 1, 2" in written["description"]
+    assert through("openai-strict", node, 7) == 7
 
 
 def test_strict_writes_what_lies_deeper_than_ten_levels_as_json_text() -> None:

@@ -14,7 +14,6 @@ from mooring.core.schema.shapes import (
     Budget,
     SetAside,
     Shape,
-    blend,
     check,
     finite,
     fits,
@@ -22,6 +21,7 @@ from mooring.core.schema.shapes import (
     kind_of,
     meet,
     merge,
+    merged_by_kind,
     value_key,
 )
 
@@ -446,10 +446,10 @@ def test_a_merged_member_keeps_the_first_text_that_an_object_gives_it() -> None:
 def test_arrays_and_objects_are_blended_and_other_alternatives_stay() -> None:
     texts, numbers = Alt(kind="array", items=shape(STRING)), Alt(kind="array", items=shape(NUMBER))
     fixed = Alt(kind="array", values=([1],))
-    found = blend([texts, STRING, numbers, fixed, thing(a=shape(STRING)), thing(b=shape(STRING))])
+    found = merged_by_kind([texts, STRING, numbers, fixed, thing(a=shape(STRING)), thing(b=shape(STRING))])
     assert [alt.kind for alt in found] == ["string", "array", "array", "object"]
     assert found[1] is fixed
     assert kinds(found[2].items or NEVER) == ["string", "number"]
     assert set(found[3].fields) == {"a", "b"}
-    assert blend([texts, STRING]) == [STRING, texts]
-    assert (blend([texts, Alt(kind="array")])[0].items or NEVER).open
+    assert merged_by_kind([texts, STRING]) == [STRING, texts]
+    assert (merged_by_kind([texts, Alt(kind="array")])[0].items or NEVER).open

@@ -269,6 +269,14 @@ def test_a_recursive_reference_follows_the_outermost_anchor_only_from_an_anchor(
 @pytest.mark.parametrize(
     ("schema", "fitting", "other"),
     [
+        ({"maxItems": 2}, [[1, 2], "abc"], [[1, 2, 3]]),
+        ({"minItems": 2}, [[1, 2], "a"], [[1]]),
+        ({"maxLength": 2}, ["ab", [1, 2, 3]], ["abc"]),
+        ({"minLength": 2}, ["ab", [1]], ["a"]),
+        ({"maxProperties": 1}, [{"a": 1}, [1, 2]], [{"a": 1, "b": 1}]),
+        ({"minProperties": 1}, [{"a": 1}, []], [{}]),
+        ({"maximum": 2}, [2, "x"], [3]),
+        ({"minimum": 2}, [2, "x"], [1]),
         ({"multipleOf": 0.5}, [1, 1.5, -2, "x"], [0.7, 1.25]),
         ({"multipleOf": 3}, [0, 3, 6.0], [1, 4]),
         ({"exclusiveMinimum": 2}, [3, "x"], [2, 1]),
@@ -321,3 +329,24 @@ def test_tuples_of_older_dialects_count_as_evaluated_items() -> None:
     rest = {"allOf": [{"items": [True], "additionalItems": {"type": "string"}}], "unevaluatedItems": False}
     assert same(rest, [1, "x", "y"], old)
     assert not same(rest, [1, 2], old)
+
+
+def test_a_dynamic_reference_finds_the_outermost_resource_that_has_the_anchor() -> None:
+    schema = {
+        "$id": "https://example.com/outer",
+        "$ref": "list",
+        "$defs": {
+            "list": {
+                "$id": "https://example.com/list",
+                "$ref": "tree",
+                "$defs": {"node": {"$dynamicAnchor": "node", "type": "integer"}},
+            },
+            "tree": {
+                "$id": "https://example.com/tree",
+                "properties": {"a": {"$dynamicRef": "#node"}},
+                "$defs": {"node": {"$dynamicAnchor": "node", "type": "string"}},
+            },
+        },
+    }
+    assert same(schema, {"a": 1})
+    assert not same(schema, {"a": "x"})

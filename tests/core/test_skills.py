@@ -11,6 +11,7 @@ from mooring.core.skills import (
     MOST_FILES,
     InvalidSkillError,
     changed_field,
+    entries_of,
     file_of,
     read_skill_entry,
     root_of,
@@ -26,6 +27,9 @@ def entry(*files: tuple[str, int]) -> dict[str, Any]:
         "frontmatter": {"name": "refunds", "description": "How to refund"},
         "resources": [{"uri": f"{ROOT}/{path}", "digest": DIGEST, "size": size} for path, size in files],
     }
+
+
+DYNAMIC = {**entry(), "resources": "dynamic"}
 
 
 def test_the_directory_of_a_skill_needs_a_scheme() -> None:
@@ -103,3 +107,49 @@ def test_an_unknown_file_is_refused_with_the_files_that_there_are() -> None:
 )
 def test_a_listed_value_equals_the_text_that_yaml_has_for_it(listed: Any, read: Any, same: bool) -> None:
     assert changed_field({"key": listed}, {"key": read}) == (None if same else "key")
+
+
+def test_an_address_belongs_to_the_skills_whose_manifest_has_exactly_it() -> None:
+    listed = read_skill_entry("s", entry(("SKILL.md", 1), ("docs/a.md", 2)))
+    other = read_skill_entry("s", {**DYNAMIC, "uri": "skill://other/refunds/SKILL.md"})
+    found = entries_of([listed, other], f"{ROOT}/docs/a.md")
+    assert found is not None
+    assert [(skill, file and file.size) for skill, file in found] == [(listed, 2)]
+    assert entries_of([listed, other], "skill://acme/other/a.md") is None
+    assert entries_of([listed, other], "skill://acme/refunds-2/a.md") is None
+    assert entries_of([], f"{ROOT}/docs/a.md") is None
+
+
+@pytest.mark.parametrize(
+    "uri", [f"{ROOT}/docs/b.md", f"{ROOT}/docs%2Fa.md", f"{ROOT}//docs/a.md", f"{ROOT}/x/../docs/a.md", ROOT]
+)
+def test_another_spelling_or_file_in_the_directory_of_a_skill_is_refused(uri: str) -> None:
+    listed = read_skill_entry("s", entry(("SKILL.md", 1), ("docs/a.md", 2)))
+    with pytest.raises(InvalidSkillError, match="has no file of exactly this address"):
+        entries_of([listed], uri)
+
+
+def test_a_skill_without_a_manifest_has_every_plain_address_in_its_directory() -> None:
+    generated = read_skill_entry("s", DYNAMIC)
+    assert generated.files is None
+    assert entries_of([generated], f"{ROOT}/any.md") == ((generated, None),)
+    with pytest.raises(InvalidSkillError):
+        entries_of([generated], f"{ROOT}/docs/../any.md")
+
+
+def test_of_nested_skills_the_inner_one_decides() -> None:
+    outer = read_skill_entry("s", DYNAMIC)
+    uri = f"{ROOT}/inner/refunds/SKILL.md"
+    inner = read_skill_entry(
+        "s", {**DYNAMIC, "uri": uri, "resources": [{"uri": uri, "digest": DIGEST, "size": 1}]}
+    )
+    for skills in ([outer, inner], [inner, outer]):
+        assert entries_of(skills, f"{ROOT}/any.md") == ((outer, None),)
+        with pytest.raises(InvalidSkillError):
+            entries_of(skills, f"{ROOT}/inner/refunds/any.md")
+
+
+def test_an_error_names_at_most_twenty_supporting_files() -> None:
+    skill = read_skill_entry("s", entry(("SKILL.md", 1), *((f"{number:02}.md", 1) for number in range(25))))
+    with pytest.raises(InvalidSkillError, match=r"18\.md, 19\.md$"):
+        file_of(skill, "c.md")

@@ -71,3 +71,10 @@ def test_any_two_texts_are_judged_without_failing(template: str, uri: str) -> No
     matches(template, uri)
     if not set("{}") & set(template):
         assert matches(template, template)
+
+
+def test_templates_and_addresses_up_to_their_limits_are_matched() -> None:
+    assert matches("x://" + "a" * 1_020, "x://" + "a" * 1_020)
+    assert not matches("x://" + "a" * 1_021, "x://" + "a" * 1_021)
+    assert matches("x://{a}", "x://" + "a" * 8_188)
+    assert not matches("x://{a}", "x://" + "a" * 8_189)

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.text import clean, clean_json, clean_line, misspelt_arguments, nearest
+from mooring.core.text import (
+    clean,
+    clean_for_model,
+    clean_json,
+    clean_line,
+    line,
+    misspelt_arguments,
+    nearest,
+)
 
 nasty = st.text(
     st.one_of(st.characters(), st.sampled_from("\x1b\x9b\r\n\t\u202e\u2066\u200b\U000e0041\ufe0f"))
@@ -97,3 +105,10 @@ def test_arguments_that_are_not_misspelt_are_not_mentioned(schema: dict, argumen
 
 def test_a_suggestion_that_only_shares_a_prefix_is_not_shown_beside_a_misspelling() -> None:
     assert nearest("mcp_shop_prise", ["mcp_shop_order", "mcp_shop_price"]) == ("mcp_shop_price",)
+
+
+def test_a_text_as_long_as_the_limit_is_not_cut() -> None:
+    for cut in (line, clean_for_model):
+        assert cut("a" * 20, 20) == "a" * 20
+        assert cut("a" * 21, 20) == "a" * 19 + "…"
+        assert cut("a" + " " * 60 + "b", 20) == "a b"

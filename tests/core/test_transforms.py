@@ -384,3 +384,30 @@ def test_a_person_sees_what_a_transform_changes() -> None:
         "shown as 'tickets'", "title: T", "description: D", "annotation readOnlyHint: True",
     ]  # fmt: skip
     assert described(tool()) == []
+
+
+def test_a_member_that_allows_anything_or_nothing_keeps_its_meaning_with_a_description() -> None:
+    schema = {"type": "object", "properties": {"any": True, "never": False}}
+    one, _ = shaped(schema, arguments={"any": {"description": "A."}, "never": {"description": "N."}})
+    assert one.input_schema["properties"] == {
+        "any": {"description": "A."},
+        "never": {"not": {}, "description": "N."},
+    }
+
+
+@pytest.mark.parametrize(
+    ("placeholder", "source"),
+    [("${header:X-Team}", "header 'X-Team'"), ("${principal}", "principal"), ("${session}", "session")],
+)
+def test_a_placeholder_without_a_value_is_an_error_with_its_source(placeholder: str, source: str) -> None:
+    _, shape = shaped(arguments={"repo": {"value": placeholder}})
+    with pytest.raises(TransformError, match=f"argument 'repo' comes from the {source} of the caller"):
+        shape.sent({}, CallContext(session="", principal=None, headers={}))
+
+
+def test_a_problem_that_prevents_a_transform_is_reported_before_others() -> None:
+    arguments = {"unknown": {"description": "x"}, "state": {"enum": ["none"]}}
+    found = shape_tools([tool()], transforms(list_issues={"arguments": arguments}))
+    assert found.tools == ()
+    [warning] = found.warnings
+    assert "allows none of the values of 'enum' of 'state'" in warning

@@ -5,10 +5,12 @@ import re
 import runpy
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
 
+import mooring
 from mooring import demo
 
 ROOT = Path(__file__).parents[2]
@@ -74,3 +76,22 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 def test_the_recorded_session_is_what_the_commands_print() -> None:
     script = [sys.executable, str(ROOT / "scripts/record_session.py"), "--check"]
     assert subprocess.run(script, timeout=50).returncode == 0, "run `make format`"
+
+
+def test_the_changelog_the_package_and_the_deployment_files_have_one_version() -> None:
+    import tomllib
+
+    released = re.findall(
+        r"^## (\d+\.\d+\.\d+) - (\d{4}-\d{2}-\d{2})$", (ROOT / "CHANGELOG.md").read_text(), re.M
+    )
+    numbers = [tuple(map(int, version.split("."))) for version, _ in released]
+    dates = [date.fromisoformat(day) for _, day in released]
+    assert len(numbers) >= 2
+    assert (numbers, dates) == (sorted(numbers, reverse=True), sorted(dates, reverse=True))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    deployed = [
+        *re.findall(r"image: mooring:(\S+)", (ROOT / "deploy/compose.yaml").read_text()),
+        *re.findall(r'appVersion: "(\S+)"', (ROOT / "deploy/helm/mooring/Chart.yaml").read_text()),
+        *re.findall(r'tag: "(\S+)"', (ROOT / "deploy/helm/mooring/values.yaml").read_text()),
+    ]
+    assert [project, mooring.__version__, *deployed] == [released[0][0]] * 5

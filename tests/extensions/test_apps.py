@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from queue import Queue
 from typing import Any
 
@@ -15,11 +16,16 @@ from hypothesis import strategies as st
 from mooring import CallError, Host, ServerError, SyncHost, UnknownTool
 from mooring.adapters import anthropic, openai
 from mooring.agents.engine import discovered_names, register_factories
+from mooring.config.plan import fingerprint
 from mooring.core.apps import for_model, for_pages, page_address, page_rules
 from mooring.core.catalog import merge
 from mooring.core.discovery import answer, deferrable, namespaces, plan_exposure, prompt_section
 from mooring.core.search import Index
 from mooring.core.types import Snapshot, Tool
+from mooring.core.value import replace
+from mooring.lock.compare import pin_of
+from mooring.lock.model import Lock
+from mooring.lock.text import render
 from mooring.testing import FakeServer, hang
 
 PAGE = "text/html;profile=mcp-app"
@@ -187,6 +193,34 @@ async def test_no_interface_for_models_lists_or_calls_an_app_only_tool(hosting: 
         assert (await session.call("tools_call", {"name": "mcp_app_tick"}, timeout=5)).is_error
         assert server.calls("tick") == []
         assert [(one.name, one.by) for one in host.hidden()] == [("tick", "visibility")]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("old", ["lock", "cache"])
+async def test_a_tool_that_an_older_listing_shows_to_models_is_not_called_once_its_server_reserves_it(
+    hosting: Any, tmp_path: Path, old: str
+) -> None:
+    """A lock of format 1 does not hold who may call a tool, and a cached listing may be from before."""
+    server, tick = FakeServer("app"), {"name": "tick", "inputSchema": {"type": "object"}}
+    server.define(tick, "ticked")
+    lock = tmp_path / "mooring.lock"
+    async with server:
+        config = replace(server.http(), start="lazy")
+        async with hosting(server.http(), lock=lock) as host:
+            listed = host.catalog.tools["mcp_app_tick"]
+        if old == "lock":
+            pin = pin_of(Snapshot(server="app", tools=(listed,)), fingerprint(config))
+            written = json.loads(render(Lock(servers={"app": pin})))
+            lock.write_text(json.dumps({**written, "version": 1}))
+        server.define({**tick, "_meta": {"ui": {"visibility": ["app"]}}}, "ticked")
+        async with Host([config], lock=lock) as host:
+            session = host.session("chat")
+            assert "mcp_app_tick" in host.catalog.tools
+            result = await session.call("mcp_app_tick", timeout=20)
+            assert result.is_error
+            assert "for its own pages" in result.text
+            assert server.calls("tick") == []
+            assert "mcp_app_tick" not in host.catalog.tools
 
 
 def request(method: str, key: Any = 1, /, **params: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +21,11 @@ from mooring.core.skills import (
     frontmatter,
     read_skill_entry,
 )
-from mooring.core.types import SkillFile
+from mooring.core.types import Extension, ServerInfo, SkillFile, Snapshot
+from mooring.core.value import replace
+from mooring.lock.compare import united
 from mooring.testing import FakeServer
+from tests.lab.libraries import library_server
 
 SKILLS = "io.modelcontextprotocol/skills"
 
@@ -363,3 +367,35 @@ async def test_pages_and_files_of_skills_have_no_second_reading_path_for_models(
         read = await chat.call("read_mcp_resource", {"server": "shop", "uri": "memo://a"})
         assert "a memo" in read.text
         assert "Do it." in (await chat.read_skill(skill.name)).text
+
+
+# --- servers that cannot declare the extension
+
+
+@pytest.mark.anyio
+async def test_a_server_that_leaves_unknown_requests_unanswered_is_listed_and_not_asked_for_skills_again(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "log"
+    settings = {"list_timeout": 3}
+    server = library_server("lib", settings=settings, unanswered=["skills/list"], log=str(log))
+    async with Host([server], on_elicit=lambda _: None, lock=False) as host:
+        await host.ready(30)
+        [status] = host.status()
+        assert (status.state, status.protocol, status.skills) == ("connected", "2025-11-25", 0)
+        assert status.tools > 0
+        await host.refresh()
+        assert host.status()[0].warnings == ()
+    assert log.read_text().count('"skills/list"') == 1
+
+
+def test_a_lock_has_the_settings_that_the_newer_protocol_declares() -> None:
+    older = Snapshot(
+        server="s",
+        info=ServerInfo(name="s", protocol="2025-11-25", chosen=True),
+        extensions=(Extension(name=SKILLS, server="s"),),
+    )
+    declared = Extension(name=SKILLS, server="s", settings={"directoryRead": True})
+    newer = replace(older, info=ServerInfo(name="s", protocol="2026-07-28"), extensions=(declared,))
+    assert united(older, newer).extensions == (declared,)
+    assert united(newer, older).extensions == (declared,)

@@ -38,7 +38,7 @@ async def _pid(host: Host) -> int:
 async def test_a_server_killed_with_9_between_two_calls_is_no_event_for_the_second(
     era: str, hosting: Any, tmp_path: Path
 ) -> None:
-    # The second call goes out in the very moment of the kill: nobody has noticed the death yet.
+    # The second call goes out at the moment of the kill, before the host has noticed the exit.
     log = tmp_path / "log"
     async with hosting(lab_server(era=era, tools=["pid", "echo"], log=str(log))) as host:
         for n in range(6):
@@ -129,7 +129,7 @@ async def test_numbered_calls_through_random_crashes_end_once_each_and_act_at_mo
 async def test_a_server_that_closes_its_output_but_goes_on_reading_is_sent_nothing_twice(
     hosting: Any, tmp_path: Path
 ) -> None:
-    # Nobody can say that such a server has not read what it was sent.
+    # It is unknown whether such a server has read the request.
     effects = tmp_path / "effects"
     server = lab_server(
         tools=["say", "effect"], effects=str(effects), settings={"shutdown_grace": 0.1, "call_timeout": 5}

@@ -55,7 +55,7 @@ async def test_FA63_a_subscription_that_was_cut_is_opened_again_and_followed_by_
     async with HttpLab(era="modern") as lab, hosting(lab.config()) as host:
         await until(lambda: lab.subscriptions == 1)
         lab.cut_subscriptions()
-        lab.tools.append("meanwhile")  # nobody is told: it is only in the list
+        lab.tools.append("meanwhile")  # without a notification
         await until(lambda: lab.subscriptions == 1)
         await until(lambda: "mcp_web_meanwhile" in host.catalog.tools, 3)
         lab.tools.append("later")

@@ -84,7 +84,7 @@ async def test_FA73_a_loop_blocked_by_the_application_kills_no_server_and_no_ans
     wire: str, tmp_path: Path, hosting: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(telemetry, "INTERVAL", 0.1)  # so that no block lies between two beats
-    # The laboratory answers while nobody looks: over HTTP it needs a loop of its own.
+    # Over HTTP the lab server needs an event loop of its own.
     log = tmp_path / "log"
     with LabThread() as lab:
         server = lab_server("s", tools=["sleep"], log=str(log)) if wire == "stdio" else lab.config("s")
@@ -204,7 +204,7 @@ async def test_FA82_five_servers_that_fall_and_hang_do_not_slow_a_healthy_one(ho
         for fault in faults:
             fault.cancel()
         await asyncio.gather(*faults, return_exceptions=True)
-        # Not a measurement (the soak is): only that nobody waits for somebody else's time-out.
+        # Not a measurement (the soak is): no call waits for the timeout of another server.
         assert busy < calm * 20 + 0.02
 
 

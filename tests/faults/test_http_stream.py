@@ -139,7 +139,7 @@ async def test_FA60_a_call_keeps_its_deadline_when_its_connection_is_given_up_me
         async with hosting(lab.config()) as host:
             call = asyncio.create_task(host.call("mcp_web_echo", {"text": "x"}, timeout=1))
             await asked.wait()
-            host.provider("web").supervisor.live.channel.die("the server floods its connection")
+            host.provider("web").supervisor.live.channel.mark_closed("the server floods its connection")
             async with asyncio.timeout(20):
                 result = await call
     assert isinstance(result.error, CallTimeout)
@@ -221,7 +221,7 @@ async def test_FA65_a_bomb_is_never_unpacked_beyond_the_limit(kind: str, hosting
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "reported"),
     [
         ({"status": 202}, "202"),
         ({"text": "<html>Sign in</html>", "content_type": "text/html"}, "text/html"),
@@ -240,13 +240,13 @@ async def test_FA65_a_bomb_is_never_unpacked_beyond_the_limit(kind: str, hosting
     ],
 )
 async def test_FA66_an_answer_of_another_kind_is_an_error_that_names_it(
-    settings: Any, told: str, hosting: Any
+    settings: Any, reported: str, hosting: Any
 ) -> None:
     async with HttpLab() as lab, hosting(lab.config()) as host:
         lab.faults["tools/call"] = _answer(**settings)
         result = await host.call("mcp_web_echo", {"text": "x"}, timeout=5)
         assert isinstance(result.error, ServerError)
-        assert told in result.text
+        assert reported in result.text
         del lab.faults["tools/call"]
         assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
 

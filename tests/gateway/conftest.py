@@ -51,6 +51,7 @@ async def _serving(
     whole: ProfileSettings | None = None,
     gateway: dict[str, Any] | None = None,
     options: dict[str, Any] | None = None,
+    cache: bool = False,
     **more: Any,
 ) -> AsyncIterator[Setting]:
     config = HostConfig(
@@ -58,7 +59,7 @@ async def _serving(
     )
     async with AsyncExitStack() as stack:
         stack.enter_context(anyio.fail_after(90))
-        host = await stack.enter_async_context(Host(config, lock=False, relay=ClientBridge()))
+        host = await stack.enter_async_context(Host(config, lock=cache, relay=ClientBridge()))
         await host.ready(20)
         serving = await stack.enter_async_context(serve_http(host, default_profile=whole, **(options or {})))
         http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)))

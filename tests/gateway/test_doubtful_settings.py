@@ -39,6 +39,8 @@ TOKENS = {"tokens": [{"name": "me", "token": "${MY_TOKEN}"}]}
     "settings",
     [
         {"gatway": TOKENS},
+        TOKENS,
+        {"allowedHosts": ["gateway.example"]},
         {"gateways": TOKENS},
         {"polcy": {"deny": ["*"]}},
         {"policies": {"deny": ["*"]}},

@@ -184,6 +184,12 @@ REFUSED = {
     "denied": ({"denies": "access_denied"}, "the token exchange at", "access_denied"),
     "echo": ({}, "returned the caller's own token", ""),
     "not bearer": ({"answer": {"token_type": "DPoP"}}, "not 'Bearer'", ""),
+    "another kind": (
+        {"answer": {"issued_token_type": "urn:ietf:params:oauth:token-type:id_token"}},
+        "issued_token_type is not urn:ietf:params:oauth:token-type:access_token",
+        "the token exchange at",
+    ),
+    "too large": ({"says": "x" * 300_000}, "too large or damaged", "the token exchange at"),
     "no token": ({"answer": {"access_token": ""}}, "no usable access token", ""),
 }
 

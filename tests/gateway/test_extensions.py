@@ -26,6 +26,7 @@ ERAS = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "moder
 UI, SKILLS, TASKS = (f"io.modelcontextprotocol/{name}" for name in ("ui", "skills", "tasks"))
 PAGE = "text/html;profile=mcp-app"
 SHOWS_PAGES = {"extensions": {UI: {"mimeTypes": [PAGE]}}}
+SDK_SERVER = Path(__file__).parents[1] / "conformance" / "fixture.py"
 MAPS = {"extensions": {"com.example/maps": {}}}
 
 
@@ -67,6 +68,24 @@ async def test_the_union_of_extensions_is_advertised_in_both_eras(serving: Any, 
         given = {} if modern else {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {}}
         found = (await ask(client, method, **given)).result["capabilities"]["extensions"]
         assert found == {"com.example/maps": {}, "com.example/chat": {"rooms": 3}, UI: {}, SKILLS: {}}
+
+
+@ERAS
+async def test_skills_of_a_child_process_are_served_though_its_handshake_declares_no_extensions(
+    serving: Any, modern: bool
+) -> None:
+    """The SDK leaves extensions out of its reply to the handshake, sent to children of a gateway."""
+    fixture = ServerConfig(name="lib", command=sys.executable, args=(str(SDK_SERVER), "stdio"))
+    async with serving(fixture) as here:
+        client = await here.caller(modern=modern)
+        [status] = here.host.status()
+        assert status.protocol == "2025-11-25"
+        skills = (await client.ask("skills/list")).result["skills"]
+        assert [one["frontmatter"]["name"] for one in skills] == ["code-review", "pdf-processing"]
+        [content] = (await ask(client, "resources/read", uri=skills[0]["uri"])).result["contents"]
+        assert "name: code-review" in content["text"]
+        assert (await client.call("test_simple_text")).text  # for modern clients in a process of that era
+        assert [dict(one.settings) for one in here.host.catalog.extensions] == [{"directoryRead": True}]
 
 
 @ERAS
@@ -173,6 +192,48 @@ async def test_methods_of_the_protocol_are_never_taken_for_an_extension(serving:
     async with one, serving(one.http()) as here:
         client = await here.caller(capabilities=MAPS)
         assert (await client.ask("tools/steal")).error["code"] == -32601
+
+
+@pytest.mark.parametrize("wire", ["stdio", "http"])
+async def test_a_notification_of_an_extension_reaches_the_only_server_that_declares_it(
+    serving: Any, wire: str
+) -> None:
+    one, two = FakeServer("one", era="handshake"), FakeServer("two", era="handshake")
+    one.extension("com.example/maps", maps__route={"km": 3})
+    moved = "notifications/maps/moved"
+
+    def heard(server: FakeServer) -> list[Any]:
+        return [dict(request.params) for request in server.requests if request.method == moved]
+
+    async with contextlib.AsyncExitStack() as stack:
+        for server in (one, two):
+            await stack.enter_async_context(server)
+        configs = [server.child() if wire == "stdio" else server.http() for server in (one, two)]
+        here = await stack.enter_async_context(serving(*configs))
+        client = await here.caller(modern=False, capabilities=MAPS)
+        stranger = await here.caller(modern=False)
+        assert await stranger.tell(moved, {"to": "nowhere"}) == 202
+        assert await client.tell(moved, {"to": "Rome", "_meta": {"mooring/server": "one"}}) == 202
+        assert await client.tell("notifications/tools/stolen") == 202
+        assert await client.tell("notifications/message", {"data": "x"}) == 202
+        assert (await client.ask("maps/route")).result["km"] == 3
+        await until(lambda: heard(one))
+        assert heard(one) == [{"to": "Rome"}]
+        assert heard(two) == []
+        assert not [one for one in one.requests if "stolen" in one.method or one.method.endswith("/message")]
+
+
+async def test_a_notification_that_two_servers_could_get_reaches_none(
+    serving: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = FakeServer("one", era="handshake"), FakeServer("two", era="handshake")
+    for server in (one, two):
+        server.extension("com.example/maps")
+    async with one, two, serving(one.http(), two.http()) as here:
+        client = await here.caller(modern=False, capabilities=MAPS)
+        with caplog.at_level("INFO", "mooring.gateway"):
+            assert await client.tell("notifications/maps/moved") == 202
+    assert "several servers declare extensions of this client" in caplog.text
 
 
 @ERAS

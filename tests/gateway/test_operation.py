@@ -337,6 +337,31 @@ def test_the_command_on_standard_input_reads_its_configuration_again_on_sighup(t
         assert process.stderr.read() == "note: Configuration reloaded: restarted lab.\n"
 
 
+def test_a_list_that_waits_for_a_server_is_answered_without_an_announcement_of_that_server(
+    tmp_path: Path,
+) -> None:
+    """Semantic Kernel lists again inside its message handler, and waits there for ever."""
+    script = json.dumps({"start_delay": 1.0})
+    file = tmp_path / "mcp.json"
+    file.write_text(
+        json.dumps({"mcpServers": {"lab": {"command": COMMAND[0], "args": [*COMMAND[1:], script]}}})
+    )
+    words = command("--config", str(file), "--no-lock", "serve", "--stdio", "--style", "raw")
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(conversation(0) + "\n")
+        process.stdin.flush()
+        heard = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.stdin.write('{"jsonrpc": "2.0", "id": 9, "method": "ping"}\n')
+        process.stdin.flush()
+        heard.append(json.loads(process.stdout.readline()))
+        process.stdin.close()
+        heard += map(json.loads, process.stdout)
+    assert [one.get("id", one.get("method")) for one in heard] == [0, 1, 9]
+    assert [tool["name"] for tool in heard[1]["result"]["tools"]] == ["echo", "pid"]
+
+
 @pytest.mark.parametrize("moment", ["parser_of", "_command"])
 def test_sighup_does_not_end_serve_while_it_starts(moment: str, tmp_path: Path) -> None:
     """The signal arrives before the arguments are read, and again before the server runs."""

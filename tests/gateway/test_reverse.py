@@ -94,6 +94,30 @@ async def test_a_modern_client_is_asked_by_a_result_and_comes_back_with_the_answ
         assert said.startswith(text)
 
 
+@pytest.mark.parametrize("known", ["first run", "in the cache"])
+@pytest.mark.parametrize(
+    ("server", "tool", "content"),
+    [
+        (fixture(era="legacy"), "test_elicitation", {"response": "me"}),
+        (replace(fixture(), protocol="2025-11-25"), "test_elicitation", {"response": "me"}),
+        (fixture(), "test_input_required_result_request_state", {"ok": True}),
+    ],
+    ids=["legacy", "protocol is set", "modern"],
+)
+async def test_a_modern_client_is_asked_by_its_first_call_while_the_server_is_not_connected(
+    serving: Any, server: ServerConfig, tool: str, content: dict[str, Any], known: str
+) -> None:
+    server = replace(server, start="lazy")
+    if known == "in the cache":
+        async with serving(server, cache=True) as here:
+            await here.host.refresh()
+    async with serving(server, cache=True) as here:
+        assert (tool in here.host.catalog.tools) == (known == "in the cache")
+        client = await here.caller(capabilities=ABLE)
+        given = {} if "state" in tool else QUESTION
+        await asked_by_result(client, tool, {"action": "accept", "content": content}, given)
+
+
 async def test_a_tool_that_cannot_ask_a_modern_client_says_so_once_and_asks_from_the_next_call_on(
     serving: Any,
 ) -> None:

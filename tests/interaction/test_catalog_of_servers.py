@@ -130,8 +130,8 @@ async def test_a_catalog_in_hand_never_changes(hosting: Any) -> None:
 
 
 async def test_a_change_of_the_catalog_is_reported_with_what_came_and_went(hosting: Any) -> None:
-    told: list[str] = []
-    async with hosting(lab_server(tools=["grow", "drop"]), on_tools_changed=lambda: told.append("x")) as host:
+    seen: list[str] = []
+    async with hosting(lab_server(tools=["grow", "drop"]), on_tools_changed=lambda: seen.append("x")) as host:
         assert len(host.catalog.tools) == 2
         events = host.events()
         await host.call("mcp_lab_grow", {"name": "extra"})
@@ -146,7 +146,7 @@ async def test_a_change_of_the_catalog_is_reported_with_what_came_and_went(hosti
             ((), ("mcp_lab_drop",)),
         ]
         assert changes[-1].revision == host.catalog.revision
-    assert len(told) >= 3
+    assert len(seen) >= 3
 
 
 async def test_a_server_added_at_run_time_is_there_when_add_returns(hosting: Any) -> None:

@@ -83,10 +83,10 @@ async def test_the_ability_is_declared_only_with_a_callback(place: str, hosting:
     async with library_at(place) as server, hosting(server) as host:
         assert "elicitation" not in json.loads((await host.call("mcp_lib_capabilities")).text)
     async with library_at(place) as server, hosting(server, on_elicit=on_elicit) as host:
-        told = json.loads((await host.call("mcp_lib_capabilities")).text)
-        assert told["elicitation"] == {"form": {}, "url": {}}
-        assert "sampling" not in told
-        assert "roots" not in told
+        reported = json.loads((await host.call("mcp_lib_capabilities")).text)
+        assert reported["elicitation"] == {"form": {}, "url": {}}
+        assert "sampling" not in reported
+        assert "roots" not in reported
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -106,7 +106,7 @@ async def test_TH29_other_requests_during_a_call_are_refused_clearly(
     method: str, era: str, hosting: Any
 ) -> None:
     async def on_elicit(question: Elicitation) -> Answer:
-        raise AssertionError("nobody is to be asked")
+        raise AssertionError("on_elicit must not be called")
 
     async with hosting(library_server(era=era), on_elicit=on_elicit) as host:
         result = await host.call("mcp_lib_ask", {"method": method, "params": {"message": "x"}})
@@ -345,7 +345,7 @@ async def test_TH28_an_address_that_hides_where_it_leads_never_reaches_the_user(
     era: str, url: str, hosting: Any
 ) -> None:
     async def on_elicit(question: Elicitation) -> Answer:
-        raise AssertionError("nobody is to be asked")
+        raise AssertionError("on_elicit must not be called")
 
     async with hosting(library_server(era=era), on_elicit=on_elicit) as host:
         result = await host.call("mcp_lib_ask", {"params": {**LINK, "url": url}})

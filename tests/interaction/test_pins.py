@@ -140,15 +140,17 @@ async def test_without_a_lock_a_renamed_tool_is_no_warning(
 
 
 @pytest.mark.parametrize("content", ["", "{", "not a lock", '{"version": 999}'])
-async def test_a_damaged_or_newer_lock_is_ignored_loudly_and_never_overwritten(
+async def test_a_damaged_or_newer_lock_approves_nothing_and_is_never_overwritten(
     project: Project, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     project.write([tool("one")])
     project.lock.write_text(content)
     async with project.host() as host:
         await host.ready(10)
-        assert "mcp_lab_one" in host.catalog.tools
-    assert "lock" in caplog.text
+        assert "mcp_lab_one" not in host.catalog.tools
+        assert isinstance((await host.call("mcp_lab_one")).error, ToolChanged)
+        assert project.calls == 0
+    assert str(project.lock) in caplog.text
     assert project.lock.read_text() == content
 
 

@@ -188,8 +188,8 @@ async def test_only_what_was_subscribed_to_is_reported(place: str, hosting: Any)
         events = host.events()
         for n in (1, 5, 2):
             await host.call("mcp_lib_touch", {"uri": f"memo:///{n}", "text": "x"})
-        told = await update_of(events, "memo:///2")
-        assert told == ResourceUpdated(server="lib", uri="memo:///2")
+        reported = await update_of(events, "memo:///2")
+        assert reported == ResourceUpdated(server="lib", uri="memo:///2")
         assert [e for e in events._events if isinstance(e, ResourceUpdated)] == []
 
 

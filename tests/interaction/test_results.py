@@ -288,8 +288,8 @@ async def test_servers_learn_the_caller_only_if_configured(hosting: Any) -> None
     async with hosting(raw()) as host:
         assert not {"agent_id", "session_id"} & (await _meta(host)).keys()
     async with hosting(raw(settings={"context": {"passthrough": True}})) as host:
-        told = await _meta(host)
-        assert (told["agent_id"], told["session_id"]) == ("ana", "chat-42")
+        reported = await _meta(host)
+        assert (reported["agent_id"], reported["session_id"]) == ("ana", "chat-42")
     everybody = HostConfig(servers=(raw(),), context={"passthrough": True})  # pyright: ignore
     async with Host(everybody) as host:
         assert (await _meta(host))["session_id"] == "chat-42"

@@ -162,14 +162,14 @@ async def test_a_successful_addition_reports_its_states_and_its_tools() -> None:
         await host.ready(20)
         events = host.events(StateChanged, CatalogChanged)
         await host.add(lab_server("two", tools=["echo"]))
-        told: list[Any] = []
+        reported: list[Any] = []
         with anyio.fail_after(20):
-            while not any(isinstance(event, CatalogChanged) for event in told):
-                told.append(await anext(events))
-        states = [event for event in told if isinstance(event, StateChanged)]
+            while not any(isinstance(event, CatalogChanged) for event in reported):
+                reported.append(await anext(events))
+        states = [event for event in reported if isinstance(event, StateChanged)]
         assert {event.server for event in states} == {"two"}
         assert states[-1].new == "connected"
-        [change] = [event for event in told if isinstance(event, CatalogChanged)]
+        [change] = [event for event in reported if isinstance(event, CatalogChanged)]
         assert change.added == ("mcp_two_echo",)
 
 

@@ -195,3 +195,18 @@ async def test_a_new_tool_can_be_called_at_once_through_the_gateway(modern: bool
         await caller.begin()
         await caller.call("grow", {"name": "fresh"})
         assert "called fresh" in (await caller.call("fresh")).text
+
+
+async def test_a_listing_that_finds_its_session_expired_gets_another_one() -> None:
+    """A server that was restarted: only a request shows that its sessions are gone."""
+    async with HttpLab(era="legacy", stream=False) as lab, Host([lab.config("lab")], lock=False) as host:
+        await host.ready(10)
+        lab.tools = ["echo", "first"]
+        lab.live_sessions.clear()
+        assert (await host.refresh())["lab"].ok
+        assert "mcp_lab_first" in host.catalog.tools
+        lab.tools = ["echo", "second"]
+        lab.live_sessions.clear()
+        assert not (await host.call("mcp_lab_second")).is_error
+        assert [one.state for one in host.status()] == ["connected"]
+        assert len(lab.live_sessions) == 1

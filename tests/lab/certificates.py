@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 
 
 class Authority:
-    """Nobody on this machine trusts it before being told to."""
+    """No program on this machine trusts it unless it is configured to."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -39,13 +39,13 @@ class HttpLab:
         self.host = "127.0.0.1"
         """How it is called."""
         self.middlewares: list[Any] = []
-        """What stands before all routes, such as somebody who wants to see a token."""
+        """Called before every route, such as a check of tokens."""
         self.seen: list[tuple[str, dict[str, Any]]] = []
         """Every message that arrived: its method (or "GET", "DELETE") and its HTTP headers."""
         self.messages: list[dict[str, Any]] = []
         self.live_sessions: set[str] = set()
         self.running = 0
-        """Calls of `sleep` that nobody has cancelled."""
+        """Calls of `sleep` that were not cancelled."""
         self.arrived = asyncio.Event()
         self._ids = itertools.count(1)
         self._streams: list[asyncio.Queue[dict[str, Any] | None]] = []

@@ -55,6 +55,8 @@ class IdpLab:
     """Audience or resource -> the server for which it issues access tokens."""
     key: Any = None
     """Signs instead of its own key."""
+    says: str | None = None
+    """Answered instead of a token, as it is."""
     delay: float = 0.0
     denies: str | None = None
     life: int = 300
@@ -96,13 +98,15 @@ class IdpLab:
         form = {name: str(value) for name, value in (await request.post()).items()}
         self.requests.append(form)
         await asyncio.sleep(self.delay)
+        if self.says is not None:
+            return web.Response(text=self.says, content_type="application/json")
         client = verified_client(request, form, self.clients, self.issuer, self.seen)
         if client is None:
             return self._no("invalid_client", "client authentication")
         if form.get("grant_type") != EXCHANGE:
             return self._no("unsupported_grant_type", "grant_type")
         if self.denies:
-            return self._no(self.denies, "as the lab was told")
+            return self._no(self.denies, "as the lab is configured")
         try:
             who = jwt.decode(
                 form["subject_token"],

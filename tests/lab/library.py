@@ -97,6 +97,8 @@ class Library:
             return {}
         if method == "subscriptions/listen" and modern:
             return self.listen(request_id, params["notifications"])
+        if method in self.script.get("unanswered", ()):
+            return LATER
         handler = getattr(self, "on_" + method.replace("/", "_"), None)
         if handler is None:
             raise Refused(-32601, f"Method not found: {method}")
@@ -104,8 +106,8 @@ class Library:
 
     def listen(self, request_id, wanted):
         self.listening[request_id] = wanted
-        told = {"notifications": wanted, "_meta": {SUBSCRIPTION: request_id}}
-        self.push({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": told})
+        notice = {"notifications": wanted, "_meta": {SUBSCRIPTION: request_id}}
+        self.push({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": notice})
         return LATER
 
     def on_tools_list(self, request_id, params, modern):
@@ -271,7 +273,7 @@ class Library:
         return {}
 
     def end_task(self, task_id):
-        """Something outside ends the task, and whoever listens is told."""
+        """End the task from outside, and notify its subscribers."""
         task = self.tasks[task_id]
         self.conclude(task)
         self.notice("notifications/tasks", self.state(task_id), lambda w: task_id in w.get("taskIds", ()))

@@ -1,5 +1,5 @@
-"""A real authorization server on loopback, in front of the HTTP lab: it checks what it is told to check and
-misbehaves as it is told to. `browse` plays the person with the browser.
+"""A real authorization server on loopback, in front of the HTTP lab: its checks and its misbehaviour
+are configured. `browse` acts as the user with the browser.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class AuthLab:
     gives_refresh: bool = True
     revokes: bool = True
     life: int = 3600
+    token_type: str = "Bearer"
     token_delay: float = 0.0
     names_itself: bool = True
     iss: str | None = None
@@ -311,7 +312,7 @@ class AuthLab:
     def _issue(self, scopes: set[str], resource: str, again: bool, user: str | None = None) -> web.Response:
         access = f"access-{secrets.token_urlsafe(12)}"
         self.tokens[access] = Issued(scopes, time.time() + self.life, resource, user)
-        answer = {"access_token": access, "token_type": "Bearer", "expires_in": self.life}
+        answer = {"access_token": access, "token_type": self.token_type, "expires_in": self.life}
         if scopes:
             answer["scope"] = " ".join(sorted(scopes))
         if self.gives_refresh and (self.rotates or not again):
@@ -383,4 +384,4 @@ def _proven(asked: dict[str, str], form: dict[str, Any]) -> bool:
 
 
 def _error(code: str, status: int = 400) -> web.Response:
-    return web.json_response({"error": code, "error_description": "as the lab was told"}, status=status)
+    return web.json_response({"error": code, "error_description": "as the lab is configured"}, status=status)

@@ -1,5 +1,5 @@
 """A small real proxy on loopback: tunnels (CONNECT) and forwards (plain HTTP), counts what passes, and wants
-a login if it is told to. Names that nobody else can resolve are known to it alone."""
+a login if configured. It resolves some names that DNS does not have."""
 
 from __future__ import annotations
 

@@ -245,7 +245,7 @@ json_values = st.recursive(
 
 
 def as_meant(schema: Any) -> Any:
-    """The schema that a model is told: `nullable` spelled out, and `oneOf` without its exclusiveness."""
+    """The schema that a model gets: `nullable` spelled out, and `oneOf` without its exclusiveness."""
     return as_json_schema(json.loads(json.dumps(schema).replace('"oneOf"', '"anyOf"')))
 
 

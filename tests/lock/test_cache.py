@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mooring.lock import cache
-from mooring.lock.cache import cache_path, remember
-from mooring.lock.cache import recall as recollection
-from mooring.lock.compare import Pin, as_reported, pin_of
+from mooring.lock.cache import cache_path, load_lock, remember, save_lock
+from mooring.lock.cache import recall as recalled
+from mooring.lock.compare import Pin, as_reported, build, pin_of
 from tests.lab.offers import FILES, PRINT, of
 
 PIN = pin_of(FILES, PRINT, whole=False)
@@ -24,7 +26,7 @@ def mode(path: Path) -> int:
 
 
 def recall(server: str, fingerprint: str) -> Pin | None:
-    found = recollection(server, fingerprint)
+    found = recalled(server, fingerprint)
     return None if found is None else found.pin
 
 
@@ -89,12 +91,12 @@ def test_a_cache_of_another_form_is_not_there_even_if_its_seal_fits(line: bytes)
     path = cache_path("files", PRINT)
     sealed = line + b"\n" + path.read_bytes().split(b"\n", 2)[2]
     path.write_bytes(sha256(sealed).hexdigest().encode() + b"\n" + sealed)
-    assert recollection("files", PRINT) is None
+    assert recalled("files", PRINT) is None
 
 
-def test_a_recollection_shows_what_it_holds_before_its_definitions_are_read() -> None:
+def test_a_cached_pin_shows_what_it_holds_before_its_definitions_are_read() -> None:
     remember(PIN)
-    found = recollection("files", PRINT)
+    found = recalled("files", PRINT)
     assert found is not None
     assert found.tools == len(PIN.snapshot.tools)
     assert found.protocol == PIN.snapshot.info.protocol
@@ -102,3 +104,27 @@ def test_a_recollection_shows_what_it_holds_before_its_definitions_are_read() ->
     fewer = replace(PIN.snapshot, tools=PIN.snapshot.tools[1:])
     assert not found.says(as_reported(fewer, PRINT))
     assert not found.says(as_reported(PIN.snapshot, "0" * 64))
+
+
+@pytest.mark.parametrize("change", [(3, 5), (4, "2"), (5, None), (6, 1.5)])
+def test_facts_of_another_type_are_not_read(change: tuple[int, Any]) -> None:
+    remember(PIN)
+    path = cache_path("files", PRINT)
+    _, first, body = path.read_bytes().split(b"\n", 2)
+    place, value = change
+    facts: list[Any] = json.loads(first)
+    facts[place] = value
+    sealed = json.dumps(facts).encode() + b"\n" + body
+    path.write_bytes(sha256(sealed).hexdigest().encode() + b"\n" + sealed)
+    assert recalled("files", PRINT) is None
+    facts = json.loads(first)
+    sealed = json.dumps(facts).encode() + b"\n" + body
+    path.write_bytes(sha256(sealed).hexdigest().encode() + b"\n" + sealed)
+    assert recalled("files", PRINT) is not None
+
+
+def test_a_lock_is_written_into_a_directory_that_may_or_may_not_exist(tmp_path: Path) -> None:
+    place = tmp_path / "new" / "inner" / "mooring.lock"
+    for _ in range(2):
+        save_lock(place, build([FILES], {"files": PRINT}))
+        assert set(load_lock(place).servers) == {"files"}

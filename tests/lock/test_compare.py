@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from mooring.core.types import Resource, Snapshot, Tool
 from mooring.errors import UnknownTool
-from mooring.lock.compare import Lock, Pin, approve, before_start, build, compare, decide, pin_of, united
+from mooring.lock.compare import Lock, Pin, approve, before_start, build, compare, decide, merged, pin_of
 from mooring.lock.text import parse, render
 from tests.lab.offers import FILES, PRINT, of, quick, shuffled, snapshots, tool
 
@@ -111,8 +111,8 @@ def test_the_lock_of_the_same_offer_is_the_same_value_for_any_chosen_protocol() 
 def test_of_two_listings_the_newer_protocol_is_locked() -> None:
     chosen = replace(FILES, info=replace(FILES.info, protocol="2025-11-25", chosen=True))
     newer = replace(FILES, info=replace(FILES.info, protocol="2026-07-28"))
-    assert united(chosen, newer).info.protocol == "2026-07-28"
-    assert not compare(pin_of(united(chosen, newer), PRINT), chosen)
+    assert merged(chosen, newer).info.protocol == "2026-07-28"
+    assert not compare(pin_of(merged(chosen, newer), PRINT), chosen)
 
 
 def test_a_server_that_was_not_reached_keeps_its_pin_and_an_unknown_one_loses_it() -> None:
@@ -407,8 +407,19 @@ def test_two_listings_are_united_with_the_newer_protocol_that_the_server_speaks(
     def speaking(protocol: str | None, *, chosen: bool = True) -> Snapshot:
         return replace(FILES, info=replace(FILES.info, protocol=protocol, chosen=chosen))
 
-    assert united(speaking("2025-06-18"), speaking("2026-07-28")).info.protocol == "2026-07-28"
-    assert united(speaking("2026-07-28"), speaking("2025-06-18")).info.protocol == "2026-07-28"
-    assert united(speaking(None), speaking("2025-06-18")).info.protocol == "2025-06-18"
-    assert united(speaking("2025-06-18"), speaking(None)).info.protocol == "2025-06-18"
-    assert united(speaking("2025-06-18", chosen=False), speaking("2026-07-28")).info.protocol == "2025-06-18"
+    assert merged(speaking("2025-06-18"), speaking("2026-07-28")).info.protocol == "2026-07-28"
+    assert merged(speaking("2026-07-28"), speaking("2025-06-18")).info.protocol == "2026-07-28"
+    assert merged(speaking(None), speaking("2025-06-18")).info.protocol == "2025-06-18"
+    assert merged(speaking("2025-06-18"), speaking(None)).info.protocol == "2025-06-18"
+    assert merged(speaking("2025-06-18", chosen=False), speaking("2026-07-28")).info.protocol == "2025-06-18"
+
+
+def test_two_listings_are_merged_without_repeating_an_entry() -> None:
+    def listing(*names: str) -> Snapshot:
+        tools = [Tool(name=n, server="files", remote_name=n, description=d) for n, d in map(str.split, names)]
+        return Snapshot(server="files", tools=tuple(tools))
+
+    both = merged(listing("a first", "b first"), listing("b second", "c second"))
+    assert [(tool.name, tool.description) for tool in both.tools] == [
+        ("a", "first"), ("b", "first"), ("c", "second"),
+    ]  # fmt: skip

@@ -55,6 +55,15 @@ def test_a_definition_may_nest_to_the_limit_and_no_deeper() -> None:
         pinnable(nested(DEPTH_LIMIT + 1))
 
 
+def test_arrays_count_as_levels_too() -> None:
+    value: Any = 1
+    for _ in range(DEPTH_LIMIT - 1):
+        value = [value]
+    assert pinnable({"a": value}).count("[") == DEPTH_LIMIT - 1
+    with pytest.raises(ValueError, match=f"deeper than {DEPTH_LIMIT}"):
+        pinnable({"a": [value]})
+
+
 def test_many_brackets_are_no_depth() -> None:
     assert pinnable({"a": [[] for _ in range(DEPTH_LIMIT * 3)]})
     assert is_pinnable(tool(input_schema={"enum": [[] for _ in range(DEPTH_LIMIT * 3)]}))

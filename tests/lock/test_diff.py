@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mooring.core.types import Prompt, Resource, Snapshot, Tool
+from mooring.core.types import Extension, Prompt, Resource, Snapshot, Tool
 from mooring.lock.diff import Change, changes_between, describe, summary, volatile_between, warnings_of
 from tests.lab.offers import (
     FILES,
@@ -289,3 +289,23 @@ def test_a_name_that_cannot_be_typed_is_approved_with_its_server() -> None:
 def test_no_server_can_flood_the_warnings() -> None:
     changes = changes_between(snapshot(), snapshot(*(tool(f"t{i}", str(i)) for i in range(1000))))
     assert len(warnings_of(changes)) == 21
+
+
+def test_what_comes_and_goes_between_two_starts_is_not_volatile() -> None:
+    first = snapshot(tool("read", "Started at 10:00."), tool("old"))
+    second = snapshot(tool("read", "Started at 10:01."), tool("new", "Another."))
+    assert [mark[1] for mark in volatile_between(first, second)] == ["read"]
+    listed = {"extensions": (Extension(name="a.example/x", server="files", settings={"v": 1}),)}
+    other = {"extensions": (Extension(name="a.example/x", server="files", settings={"v": 2}),)}
+    assert volatile_between(snapshot(**listed), snapshot(**other)) == {}
+
+
+def test_an_argument_that_is_no_longer_required_is_compatible_also_with_other_texts() -> None:
+    def prompt(**argument: Any) -> Snapshot:
+        return snapshot(prompts=(Prompt(name="p", server="files", arguments=({"name": "a", **argument},)),))
+
+    before = prompt(required=True, title="A", description="First.")
+    [change] = changes_between(before, prompt(title="B", description="Second."))
+    assert [one.weight for one in change.differences] == ["compatible"]
+    [change] = changes_between(prompt(title="A"), prompt(required=True, title="B"))
+    assert [one.weight for one in change.differences] == ["breaking"]

@@ -159,6 +159,8 @@ def test_a_description_shows_20_places_and_the_number_of_the_rest() -> None:
     [
         ([text('"a, b"', '"b, a"')], True),
         ([text('"a, b"', '"b, c"')], False),
+        ([text('"a b"', '"a \u200bb"')], False),
+        ([text('"a, b"', '"b, a!"')], False),
         ([text('"a, b"', '"b, a"'), text('"a"', '"b"')], False),
         ([text('"a, b"', '"b, a"', weight="breaking")], False),
         ([text(None, '"a"')], False),
@@ -183,6 +185,7 @@ def test_there_is_one_warning_for_each_of_20_changes_and_one_for_the_rest() -> N
     changes = [changed(text("1", "2"), name=f"t{number}") for number in range(22)]
     assert len(warnings_of(changes[:20])) == 20
     assert "more changes" not in " ".join(warnings_of(changes[:20]))
+    assert "1 more changes" in warnings_of(changes[:21])[20]
     assert warnings_of(changes)[20:] == ("Server 'files': 2 more changes; see `mooring check`.",)
 
 
@@ -261,3 +264,10 @@ def test_one_is_not_true_and_the_difference_is_noticed() -> None:
         return snapshot(tool("a", "A", annotations={"readOnlyHint": value}))
 
     assert only(offer(1), offer(True)).kind == "annotations"
+
+
+def test_a_change_names_twenty_places_and_counts_the_others() -> None:
+    places = [text("1", "2", path=f"p{number}") for number in range(22)]
+    assert "more places" not in describe(changed(*places[:20]))
+    assert "… and 1 more places" in describe(changed(*places[:21]))
+    assert "… and 2 more places" in describe(changed(*places))

@@ -55,7 +55,7 @@ def test_the_private_cache_is_no_lock() -> None:
     config = server()
     pins = enforcer(PinSource(cache=True))
     pins.known(config)
-    pins.judge(FILES)
+    pins.evaluate(FILES)
     pins.close()
     assert not pins.is_pinned(FILES.tools[0])
     assert pins.changes(config, changed_offer()) == ()
@@ -116,7 +116,7 @@ def test_an_approval_is_written_to_the_lock_that_covers_the_server(
     before = {one: one.read_bytes() for one in {path, own_path}}
     pins = enforcer(PinSource(lock=first, own=first, path=path, own_path=own_path))
     pins.known(config)
-    pins.judge(changed_offer())
+    pins.evaluate(changed_offer())
     assert {hidden.name for hidden in pins.hidden()} == {"read", "new"}
 
     pins.approve(config, changed_offer(), None)
@@ -125,7 +125,7 @@ def test_an_approval_is_written_to_the_lock_that_covers_the_server(
     assert {one for one, raw in before.items() if one.read_bytes() != raw} == {written}
     assert pins.is_pinned(tool("new"))
     assert pins.changes(config, changed_offer()) == ()
-    pins.judge(changed_offer())
+    pins.evaluate(changed_offer())
     assert list(pins.hidden()) == []
     # The server that starts again is compared with what was approved.
     pins.known(config)
@@ -141,7 +141,7 @@ def test_one_tool_is_approved_and_the_others_stay_hidden(tmp_path: Path) -> None
     pins = enforcer(PinSource(lock=load_lock(path), path=path))
     pins.known(config)
     pins.approve(config, changed_offer(), "new")
-    pins.judge(changed_offer())
+    pins.evaluate(changed_offer())
     assert [hidden.name for hidden in pins.hidden()] == ["read"]
 
 
@@ -166,7 +166,7 @@ def test_each_hidden_entry_says_why() -> None:
     pins = enforcer(PinSource(lock=lock_of(config)))
     pins.known(config)
     after = replace(changed_offer(), prompts=(Prompt(name="evil", server="files"),))
-    pins.judge(after)
+    pins.evaluate(after)
     assert {(one.kind, one.name): one.reason for one in pins.hidden()} == {
         ("tool", "read"): "changed since approval: text",
         ("tool", "new"): "not in the lock",
@@ -183,16 +183,16 @@ def test_the_host_learns_once_which_tools_are_withheld() -> None:
     config = server()
     pins = LockEnforcer(PinSource(lock=lock_of(config)), withheld.append)
     pins.known(config)
-    pins.judge(FILES)
+    pins.evaluate(FILES)
     assert withheld == []
-    pins.judge(changed_offer())
-    pins.judge(changed_offer())
+    pins.evaluate(changed_offer())
+    pins.evaluate(changed_offer())
     assert sorted(withheld) == ["files/new", "files/read"]
 
 
 def test_a_provider_of_the_application_is_not_judged() -> None:
     pins = enforcer(PinSource(lock=lock_of(server())))
-    assert pins.judge(FILES) == (FILES, None)
+    assert pins.evaluate(FILES) == (FILES, None)
 
 
 # --- requests
@@ -289,7 +289,7 @@ def test_a_hidden_skill_is_explained_by_its_name_and_with_its_server() -> None:
     pins = enforcer(PinSource(lock=lock_of(config)))
     pins.known(config)
     assert not pins.hides_skills
-    pins.judge(replace(FILES, skills=(skill("evil"),)))
+    pins.evaluate(replace(FILES, skills=(skill("evil"),)))
     assert pins.hides_skills
     assert pins.explain_skill("evil") is not None
     assert pins.explain_skill("files/evil") is not None
@@ -376,11 +376,11 @@ def test_a_cached_pin_is_not_whole_so_that_resources_are_not_compared() -> None:
     config = server()
     pins = enforcer(PinSource())
     pins.known(config)
-    pins.judge(FILES)
+    pins.evaluate(FILES)
     pins.close()
     again = enforcer(PinSource())
     known = again.known(config)
     assert known is not None
     found = Resource(uri="file:///a", server="files", name="a")
-    assert again.judge(replace(FILES, resources=(found,)))[0].resources == (found,)
+    assert again.evaluate(replace(FILES, resources=(found,)))[0].resources == (found,)
     again.close()

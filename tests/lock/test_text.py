@@ -296,3 +296,23 @@ def test_a_file_of_a_skill_has_a_size_that_is_a_plain_number() -> None:
     for size in ("1" * 5000, "-1", "x", ""):
         with pytest.raises(LockError, match="must have a digest and a size"):
             parse(text.replace(f"{'0' * 64} 7", f"{'0' * 64} {size}"))
+
+
+def test_a_lock_of_the_first_format_is_read_and_is_not_whole() -> None:
+    def of_version(version: int, **more: Any) -> str:
+        def change(document: Any) -> None:
+            document["version"] = version
+            document["servers"][0].update(more)
+
+        return edited(change)
+
+    assert not parse(of_version(1)).servers["files"].whole
+    assert parse(of_version(2)).servers["files"].whole
+    assert not parse(of_version(2, partial=True)).servers["files"].whole
+    with pytest.raises(LockError, match="no valid 'version'"):
+        parse(of_version(0))
+
+
+def test_damage_on_the_first_line_is_named_with_its_line() -> None:
+    with pytest.raises(LockError, match=r"line 1: holds an unresolved merge conflict"):
+        parse(f"<<<<<<< HEAD\n{TEXT}")

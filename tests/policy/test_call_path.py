@@ -172,9 +172,9 @@ def test_a_found_project_file_does_not_pass_on_the_caller_and_has_no_guards_or_s
     assert found.policy.decide is None
     assert found.project_policy.decide is None
     assert [rule.when for rule in found.project_policy.rules] == ["true"]
-    told = " ".join(map(str, found.warnings))
-    assert "passes the principal" in told
-    assert "guards are configured by your own file" in told
+    reported = " ".join(map(str, found.warnings))
+    assert "passes the principal" in reported
+    assert "guards are configured by your own file" in reported
 
 
 @pytest.mark.parametrize(

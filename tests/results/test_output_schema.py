@@ -78,8 +78,8 @@ async def test_a_schema_violation_is_described_in_one_line(value: Any, problem: 
 async def test_names_by_pattern_and_other_dialects_are_understood(
     schema: dict[str, Any], value: Any, problem: str | None
 ) -> None:
-    told = await Schemas().problem(tool(schema), value)
-    assert told is None if problem is None else told is not None and told.startswith(problem)
+    answer = await Schemas().problem(tool(schema), value)
+    assert answer is None if problem is None else answer is not None and answer.startswith(problem)
 
 
 def chain(length: int) -> dict[str, Any]:
@@ -137,9 +137,9 @@ async def test_TH25_a_schema_bomb_never_breaks_a_call(name: str, caplog: pytest.
     schema, value = BOMBS[name]
     schemas, checked = Schemas(), tool(schema)
     with anyio.fail_after(5), caplog.at_level(logging.WARNING):
-        told = await schemas.problem(checked, value)
-        assert await schemas.problem(checked, value) == told
-    assert told is None or "catastrophic" in name
+        answer = await schemas.problem(checked, value)
+        assert await schemas.problem(checked, value) == answer
+    assert answer is None or "catastrophic" in name
     assert len(caplog.messages) <= 1, "it is named once and then ignored"
 
 

@@ -200,18 +200,21 @@ async def cost() -> dict[str, Any]:
                 times.append(time.perf_counter() - started)
             figures["next script ms"] = round(median(times) * 1000, 2)
             code = "for i in range(200):\n    await mcp_shop_get(id=i)"
-            inside, outside = [], []
-            for _ in range(5):
+            inside, again, outside = [], [], []
+            for number in range(5):
+                new = f"{code}  # program {number}: its types are checked first"
                 started = time.perf_counter()
-                for number in range(200):
-                    await session.call("mcp_shop_get", {"id": number})
+                for item in range(200):
+                    await session.call("mcp_shop_get", {"id": item})
                 outside.append(time.perf_counter() - started)
-                started = time.perf_counter()
-                result = await session.run_script(code)
-                assert not result.is_error, result.text
-                inside.append(time.perf_counter() - started)
+                for times in (inside, again):
+                    started = time.perf_counter()
+                    result = await session.run_script(new)
+                    assert not result.is_error, result.text
+                    times.append(time.perf_counter() - started)
             figures["200 calls directly ms"] = round(min(outside) * 1000, 1)
             figures["200 calls in a script ms"] = round(min(inside) * 1000, 1)
+            figures["200 calls in a script that ran before ms"] = round(min(again) * 1000, 1)
             figures["ratio"] = round(min(inside) / min(outside), 2)
     failed = []
     if figures["first script ms"] > FIRST * 1000:

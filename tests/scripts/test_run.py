@@ -347,3 +347,21 @@ async def test_a_module_that_does_not_exist_is_reported_with_its_line(server: Fa
         result = await host.session().run_script(code)
     assert "line 1: module `" in result.text
     assert "these modules exist: asyncio" in result.text
+
+
+async def test_a_program_that_was_run_before_is_checked_again_when_a_tool_has_changed(
+    server: FakeServer,
+) -> None:
+    code = "(await mcp_shop_get(id=1))['name']"
+    other = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
+    hints = {"readOnlyHint": True}
+    async with shop_host(server) as host:
+        session = host.session()
+        for _ in range(2):
+            assert (await session.run_script(code)).structured == "item 1"
+        server.define({"name": "get", "inputSchema": other, "annotations": hints}, "changed")
+        await host.refresh()
+        for _ in range(2):
+            refused = await session.run_script(code)
+            assert "No argument provided for required parameter `key`" in refused.text
+    assert len(server.calls("get")) == 2

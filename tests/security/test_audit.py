@@ -65,8 +65,8 @@ async def test_each_call_leaves_a_line_that_says_how_it_ended(tmp_path: Path) ->
         await session.call("mcp_lab_crash")
         await session.call("tools_search", {"query": "echo"})
     lines = read(file)
-    told = [(line.get("tool"), line["outcome"], line.get("error"), line.get("approval")) for line in lines]
-    assert told == [
+    logged = [(line.get("tool"), line["outcome"], line.get("error"), line.get("approval")) for line in lines]
+    assert logged == [
         ("echo", "ok", None, None),
         ("echo", "ok", None, None),
         ("fail", "error", None, None),
@@ -111,8 +111,8 @@ async def test_what_is_read_is_noted_as_well(tmp_path: Path) -> None:
             await host.read("memo:///b", "books")
         with pytest.raises(UnknownPrompt):
             await host.prompt("books", "nothing", {"a": "b"})
-    told = [(line["verb"], line["name"], line["outcome"], line.get("error")) for line in read(file)]
-    assert told == [
+    logged = [(line["verb"], line["name"], line["outcome"], line.get("error")) for line in read(file)]
+    assert logged == [
         ("read", "memo:///a", "ok", None),
         ("read", "memo:///b", "failed", "UnknownResource"),
         ("prompt", "nothing", "not sent", "UnknownPrompt"),
@@ -160,8 +160,8 @@ async def test_a_log_that_cannot_be_written_costs_no_call_is_reported_once_and_i
         await until(lambda: "cannot be written" in caplog.text)
         file.rmdir()
         await until(lambda: file.exists() and len(read(file)) >= 5)
-    told = [record for record in caplog.records if record.name == "mooring.audit"]
-    assert [record.levelno for record in told] == [logging.ERROR, logging.WARNING]
+    logged = [record for record in caplog.records if record.name == "mooring.audit"]
+    assert [record.levelno for record in logged] == [logging.ERROR, logging.WARNING]
     lines = read(file)
     assert lines[0]["lost"] + len(lines[1:]) == 6
 

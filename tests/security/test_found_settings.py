@@ -62,7 +62,7 @@ MINE: dict[str, Any] = {
 
 
 class Place:
-    """A user's own file, and a project of somebody else."""
+    """A user's own file, and a project of another person."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.project = tmp_path / "project"

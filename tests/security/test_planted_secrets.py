@@ -209,20 +209,20 @@ async def test_TH19_no_error_leads_to_another_one_that_holds_a_secret(
     monkeypatch.setenv("PLANTED_QUERY", PLANTED["query"])
 
     async def answer(request: web.Request, message: dict[str, Any]) -> web.Response:
-        told = str(dict(request.headers)) + request.query_string
-        error = {"code": -32000, "message": told, "data": {"headers": [told]}}
+        reported = str(dict(request.headers)) + request.query_string
+        error = {"code": -32000, "message": reported, "data": {"headers": [reported]}}
         return web.json_response({"jsonrpc": "2.0", "id": message["id"], "error": error})
 
     async def refuse(request: web.Request, message: dict[str, Any]) -> web.Response:
-        told = str(dict(request.headers)) + request.query_string
-        return web.Response(status=500, text=told)
+        reported = str(dict(request.headers)) + request.query_string
+        return web.Response(status=500, text=reported)
 
     async def elsewhere(request: web.Request, message: dict[str, Any]) -> web.Response:
         return web.Response(status=307, headers={"Location": f"http://[{request.headers['X-Key']}"})
 
     async def ask_for_login(request: web.Request, message: dict[str, Any]) -> web.Response:
-        told = f'Bearer error="invalid_token", error_description="{request.headers["X-Key"]}"'
-        return web.Response(status=401, headers={"WWW-Authenticate": told})
+        reported = f'Bearer error="invalid_token", error_description="{request.headers["X-Key"]}"'
+        return web.Response(status=401, headers={"WWW-Authenticate": reported})
 
     async def strange(request: web.Request, message: dict[str, Any]) -> web.Response:
         result = {"resultType": request.headers["X-Key"], "contents": 1, "messages": 1}

@@ -16,7 +16,7 @@ def test_rests_double_however_often_the_server_was_started() -> None:
     attempts = ConnectHistory(None)
     for expected in (1, 2, 4, 8, 16, 30, 30):
         attempts.restarts.started(0.0)
-        assert attempts.failed(rested=True, waiting=False) == pytest.approx(expected, rel=0.2)
+        assert attempts.failed(full_wait=True, waiting=False) == pytest.approx(expected, rel=0.2)
 
 
 def test_callers_cannot_keep_a_crash_loop_going(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +25,7 @@ def test_callers_cannot_keep_a_crash_loop_going(monkeypatch: pytest.MonkeyPatch)
     rests: list[float] = []
     for second in range(5):
         attempts.restarts.started(float(second))
-        rests.append(attempts.failed(rested=False, waiting=True))
+        rests.append(attempts.failed(full_wait=False, waiting=True))
     assert rests[-1] == pytest.approx(55)
     assert all(rest < 2 for rest in rests[:-1])
 

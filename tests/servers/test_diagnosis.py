@@ -11,7 +11,7 @@ from mooring.core.types import ServerStatus, State
 from mooring.servers.diagnosis import diagnose, unpinned_package
 
 
-def told(error: str | None, *, state: State = "failed", **entry: Any) -> tuple[str, str]:
+def reported(error: str | None, *, state: State = "failed", **entry: Any) -> tuple[str, str]:
     server = ServerConfig(**{"name": "git hub", **(entry or {"command": "thing"})})
     found = diagnose(server, ServerStatus(name="git hub", state=state, transport="stdio", error=error))
     assert found is not None
@@ -175,26 +175,26 @@ URL = {"url": "https://example.org/mcp"}
         ("HTTP 500: oh", URL, "http-status", "its own log"),
         ("the response is of type 'text/html', not JSON", URL, "no-mcp", "`url`"),
         ("no common protocol version: the server speaks 2030", URL, "era", "Upgrade"),
-        ("something that nobody foresaw", URL, "unknown", "--verbose"),
+        ("an error of unknown kind", URL, "unknown", "--verbose"),
     ],
 )
 def test_a_failed_server_has_a_cause_and_a_next_step(
     error: str, entry: dict[str, Any], cause: str, step: str
 ) -> None:
-    found, following = told(error, **entry)
+    found, following = reported(error, **entry)
     assert found == cause
     assert step in following
 
 
 def test_a_server_that_wants_a_login_comes_with_advice() -> None:
-    cause, step = told("it requires a login (HTTP 401)", state="needs-auth", **URL)
+    cause, step = reported("it requires a login (HTTP 401)", state="needs-auth", **URL)
     assert cause == "login"
     assert '"Authorization": "Bearer ${GIT_HUB_TOKEN}"' in step
     assert "export GIT_HUB_TOKEN=…" in step
 
 
 def test_a_server_that_is_still_starting_wants_time() -> None:
-    assert told(None, state="pending") == (
+    assert reported(None, state="pending") == (
         "no-answer",
         "It is still starting: allow more time with `--timeout 60`.",
     )
@@ -208,7 +208,7 @@ def test_a_server_that_is_there_or_not_wanted_has_no_diagnosis(state: State) -> 
 
 @given(st.text())
 def test_whatever_a_server_says_there_is_a_next_step(words: str) -> None:
-    assert all(told(f"{CRASH}{words}"))
+    assert all(reported(f"{CRASH}{words}"))
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ async def test_a_start_that_a_call_waits_for_does_not_wait_for_background_starts
     await asyncio.sleep(0)
     assert not later.done()
     level = 2
-    limit.reconsider()
+    limit.update_order()
     await later
     assert limit.starting == 2
     third = await _waiting(limit, 2)

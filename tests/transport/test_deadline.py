@@ -33,7 +33,7 @@ def watching(*requests: Request) -> tuple[dict[int | str, Any], DeadlineTimer]:
     watch = DeadlineTimer(under_way)
     for number, request in enumerate(requests):
         under_way[number] = request
-        watch.heed(request.due)
+        watch.check_by(request.due)
     return under_way, watch
 
 
@@ -69,7 +69,7 @@ async def test_excused_silence_counts_only_from_when_it_is_over() -> None:
     await given_up(other)
     assert request.times == 0
     request.resume()
-    watch.heed(request.due)
+    watch.check_by(request.due)
     await given_up(request)
 
 
@@ -80,7 +80,7 @@ async def test_a_blocked_loop_gives_answers_that_are_already_here_a_moment() -> 
     time.sleep(3 * LATE)
     after = Request(0.01 + LATE)
     watch = DeadlineTimer({0: after})
-    watch.heed(after.due)
+    watch.check_by(after.due)
     await given_up(after)
     assert request.times == 0
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from mooring.auth.flow import Found, auth_server, token_response
-from mooring.auth.guarded_http import GuardedHttp
+from mooring.auth.guarded_http import GuardedHttp, UnreachableError
 from mooring.auth.metadata import AuthServer, Protected
 from mooring.auth.token_store import Grant, OAuthClient, Tokens, client_form, known_client, read_tokens
 from mooring.config.network import AuthConfig, ClientSettings, ExchangeSettings, TokenService
@@ -21,6 +22,7 @@ TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 _TOKEN_TYPE = "urn:ietf:params:oauth:token-type:"
+_USABLE = (f"{_TOKEN_TYPE}access_token", f"{_TOKEN_TYPE}jwt")
 ID_JAG = f"{_TOKEN_TYPE}id-jag"
 ID_JAG_PROFILE = "urn:ietf:params:oauth:grant-profile:id-jag"
 _ID_JAG_HEADER = "oauth-id-jag+jwt"
@@ -44,8 +46,9 @@ async def by_credentials(visit: GuardedHttp, auth: AuthConfig, found: Found, sco
     form = {"grant_type": "client_credentials", "resource": found.protected.resource, **_scope(scopes)}
     full, headers = authenticated(auth, found.server, form)
     what = _step(f"the client credentials grant at {found.server.issuer}", found.server, "client_credentials")
-    raw = await token_response(visit, found.server.token_endpoint, full, headers, what)
-    return _granted(auth, found, read_tokens(raw, time.time(), asked=scopes))
+    with _named(what):
+        raw = await token_response(visit, found.server.token_endpoint, full, headers, what)
+        return _granted(auth, found, read_tokens(raw, time.time(), asked=scopes))
 
 
 async def by_workload(
@@ -60,8 +63,9 @@ async def by_workload(
     form = {"grant_type": JWT_BEARER, "assertion": assertion, "resource": found.protected.resource}
     full, headers = authenticated(auth, found.server, {**form, **_scope(scopes)})
     what = _step(f"the workload's JWT at {issuer}", found.server, JWT_BEARER)
-    raw = await token_response(visit, endpoint, full, headers, what)
-    return _granted(auth, found, read_tokens(raw, time.time(), asked=scopes))
+    with _named(what):
+        raw = await token_response(visit, endpoint, full, headers, what)
+        return _granted(auth, found, read_tokens(raw, time.time(), asked=scopes))
 
 
 async def by_enterprise(
@@ -95,7 +99,9 @@ async def by_enterprise(
             f"its metadata does not list {ID_JAG_PROFILE}"
         )
     visit, idp_visit = visits
-    provider = await _service(idp_visit, idp)
+    what = f"step 1 of 2, the token exchange at the identity provider {idp.issuer},"
+    with _named(what):
+        provider = await _service(idp_visit, idp)
     form = {
         "grant_type": TOKEN_EXCHANGE,
         "requested_token_type": ID_JAG,
@@ -106,8 +112,8 @@ async def by_enterprise(
         **_scope(scopes),
     }
     full, headers = authenticated(idp, provider, form)
-    what = f"step 1 of 2, the token exchange at the identity provider {idp.issuer},"
-    raw = await token_response(idp_visit, provider.token_endpoint, full, headers, what)
+    with _named(what):
+        raw = await token_response(idp_visit, provider.token_endpoint, full, headers, what)
     assertion = _id_jag(raw)
     _check_id_jag(assertion, idp, auth, found, used)
     form = {"grant_type": JWT_BEARER, "assertion": assertion, "resource": found.protected.resource}
@@ -115,8 +121,9 @@ async def by_enterprise(
     what = _step(
         f"step 2 of 2, the assertion at the authorization server {server.issuer},", server, JWT_BEARER
     )
-    raw = await token_response(visit, server.token_endpoint, full, headers, what)
-    return _granted(auth, found, read_tokens(raw, time.time(), asked=scopes))
+    with _named(what):
+        raw = await token_response(visit, server.token_endpoint, full, headers, what)
+        return _granted(auth, found, read_tokens(raw, time.time(), asked=scopes))
 
 
 async def by_exchange(
@@ -127,7 +134,9 @@ async def by_exchange(
     subject: tuple[str, str],
 ) -> Grant:
     """Exchange the token of a gateway client for one of the server (RFC 8693); raises as `by_credentials`."""
-    server = await _service(visit, service)
+    what = f"the token exchange at {service.issuer or service.token_endpoint}"
+    with _named(what):
+        server = await _service(visit, service)
     resource = url.partition("#")[0].partition("?")[0]
     scopes = tuple(dict.fromkeys((*service.scopes, *more_scopes)))
     form = {
@@ -139,9 +148,14 @@ async def by_exchange(
         **_scope(scopes),
     }
     full, headers = authenticated(service, server, form)
-    what = f"the token exchange at {server.issuer}"
-    raw = await token_response(visit, server.token_endpoint, full, headers, what)
-    tokens = read_tokens(raw, time.time(), asked=scopes)
+    with _named(what):
+        raw = await token_response(visit, server.token_endpoint, full, headers, what)
+        tokens = read_tokens(raw, time.time(), asked=scopes)
+    kind = cast("dict[str, Any]", raw).get("issued_token_type", _USABLE[0])
+    if kind not in _USABLE:
+        raise RefusedAddressError(
+            f"{what} returned another kind of token: issued_token_type is not {_USABLE[0]}"
+        )
     if subject[0] in (tokens.access, tokens.refresh):
         raise RefusedAddressError(f"{what} returned the caller's own token, which is not sent to servers")
     found = Found(protected=Protected(resource=resource, issuers=(server.issuer,)), server=server)
@@ -236,6 +250,8 @@ def unverified(token: str, what: str) -> tuple[Mapping[str, Any], Mapping[str, A
         if len(token) > MAX_TOKEN:
             raise ValueError
         read: Any = jwt.decode_complete(token, options={"verify_signature": False})
+        if not read["signature"] or str(read["header"].get("alg")).lower() == "none":
+            raise ValueError
         return read["header"], read["payload"]
     except (jwt.PyJWTError, ValueError, TypeError):
         raise RefusedAddressError(f"{what} is not a signed JWT") from None
@@ -288,6 +304,9 @@ def _expect(claims: Mapping[str, Any], what: str, **wanted: tuple[str, ...]) -> 
     expires = claims.get("exp")
     if not isinstance(expires, int | float) or expires + LEEWAY < time.time():
         raise RefusedAddressError(f"{what} has expired, or has no exp")
+    begins = claims.get("nbf", 0)
+    if not isinstance(begins, int | float) or begins - LEEWAY > time.time():
+        raise RefusedAddressError(f"{what} is not valid yet: its nbf is in the future")
 
 
 async def _service(visit: GuardedHttp, service: TokenService) -> AuthServer:
@@ -305,6 +324,17 @@ async def _service(visit: GuardedHttp, service: TokenService) -> AuthServer:
             f"{service.issuer} has no metadata; give its `token_endpoint` beside `issuer` in `auth`"
         )
     return server
+
+
+@contextmanager
+def _named(step: str) -> Generator[None]:
+    """Name the step in errors that do not name it."""
+    try:
+        yield
+    except (RefusedAddressError, UnreachableError) as problem:
+        if not str(problem).startswith(step):
+            problem.args = (f"{step.rstrip(',')}: {problem}",)
+        raise
 
 
 def _step(what: str, server: AuthServer, grant_type: str) -> str:

@@ -11,7 +11,7 @@ from keyword import iskeyword
 from typing import Any
 
 from mooring.cli.options import Options, Parser, UsageError, split_options, suggestion, wants_json
-from mooring.cli.output import Output
+from mooring.cli.output import Output, never_block_on_stderr
 from mooring.errors import (
     AuthNeeded,
     ConfigError,
@@ -199,6 +199,8 @@ def _dispatch(argv: list[str], options: Options, out: Output) -> int:
         raise UsageError(f"Unknown {kind} {argv[0]!r}.{near} See `mooring --help`.")
     if options.gateway is not None and argv[0] not in REMOTE:
         raise UsageError(f"`mooring {argv[0]}` does not work with --gateway. These do: {', '.join(REMOTE)}.")
+    if argv[0] in ("serve", "console"):
+        never_block_on_stderr()
     serves = argv[0] == "serve"
     if serves and sys.platform != "win32":
         import signal

@@ -89,10 +89,10 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             )
             raise
         shown = [] if options.json or result.is_error else await _shown(result, out, host)
+        if result.is_error and not options.json:
+            out.error(str(result.error or result.text or f"{tool.name} failed without an error message."))
     if options.json:
         out.document(_document(result))
-    elif result.is_error:
-        out.error(str(result.error or result.text or f"{tool.name} failed without an error message."))
     else:
         out.lines(shown)
     return exit_code(result.error) if result.error else int(result.is_error)

@@ -144,7 +144,7 @@ def _lock(options: Options) -> tuple[Lock | None, list[Finding]]:
     except LockError as problem:
         upgrade = isinstance(problem, NewerLockError)
         advice = "pip install -U mooring" if upgrade else f"git checkout {file.name}, or mooring lock --force"
-        ignored = f"the lock is ignored: {problem}"
+        ignored = f"the lock cannot be used, and hides the tools that it covers: {problem}"
         return None, [Finding(level="error", finding=ignored, next=advice, code="lock")]
     if lock is None:
         return None, [Finding(level="info", finding=f"there is no lock at {file}: see mooring lock --help")]
@@ -235,7 +235,7 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     from mooring.cli.locking import compared
     from mooring.config.plan import fingerprint
     from mooring.config.trust import forbidden
-    from mooring.core.injection_scan import doubts
+    from mooring.core.injection_scan import injection_warnings
     from mooring.servers.diagnosis import diagnose, unpinned_package
 
     server = next(one for one in host.config.servers if one.name == name)
@@ -256,7 +256,7 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     for text in status.warnings:
         yield Finding(level="warning", server=name, finding=text, code="warning")
     if status.state == "connected":
-        for text in doubts(host.provider(name).snapshot):
+        for text in injection_warnings(host.provider(name).snapshot):
             advice = (
                 f"Read it with `mooring tools --server {name} --json`. Exclude it with `deny` in its entry."
             )

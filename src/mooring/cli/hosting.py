@@ -197,7 +197,8 @@ def log_to_stderr(verbose: bool) -> None:
 def show_warnings(logger: str, out: Output, *, at_end: bool) -> Generator[None]:
     """Show the warnings of one logger on standard error, each text once.
 
-    With `at_end` they are printed after the block, because the progress display redraws its lines until then.
+    With `at_end` they are printed after the block, because the progress display redraws its lines until then;
+    without a text that is the error of the command.
     """
     import logging
 
@@ -214,12 +215,17 @@ def show_warnings(logger: str, out: Output, *, at_end: bool) -> Generator[None]:
     source = logging.getLogger(logger)
     if not out.options.verbose:  # otherwise the log is shown anyway
         source.addHandler(collector)
+    failure = ""
     try:
         yield
+    except Exception as problem:
+        failure = str(problem)
+        raise
     finally:
         source.removeHandler(collector)
         for text in texts if at_end else ():
-            out.warning(text)
+            if text not in (failure, out.reported):
+                out.warning(text)
 
 
 T = TypeVar("T")
@@ -315,10 +321,10 @@ def report_warnings(host: Host, out: Output) -> None:
 
 def report_suspicious(snapshots: Iterable[Snapshot], out: Output) -> None:
     """Warn about suspicious descriptions of servers that are about to be approved."""
-    from mooring.core.injection_scan import doubts
+    from mooring.core.injection_scan import injection_warnings
 
     for snapshot in snapshots:
-        for text in doubts(snapshot):
+        for text in injection_warnings(snapshot):
             out.warning(f"{text}; read it before you approve it")
 
 

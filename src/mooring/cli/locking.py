@@ -17,7 +17,7 @@ from mooring.core.text import clean, clean_line
 from mooring.core.types import ServerStatus, Snapshot, Tool
 from mooring.errors import ConfigError
 from mooring.lock.cache import lock_path, own_lock_path, speaks_of
-from mooring.lock.compare import Lock, Pin, compare, united, volatile_between
+from mooring.lock.compare import Lock, Pin, compare, merged, volatile_between
 from mooring.lock.diff import Change, describe
 from mooring.lock.model import Marks
 
@@ -123,7 +123,7 @@ async def listing(
     for name, snapshot in second.snapshots.items():
         if name in names:
             volatile[name] = volatile_between(snapshots[name], snapshot)
-            snapshots[name] = united(snapshots[name], snapshot)
+            snapshots[name] = merged(snapshots[name], snapshot)
     return replace(first, snapshots=snapshots, volatile=volatile)
 
 

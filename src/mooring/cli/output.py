@@ -6,11 +6,13 @@ import io
 import json
 import os
 import shutil
+import stat
 import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, cast
 
 from mooring.cli.options import Options
 from mooring.core.text import clean, clean_json, without_controls
@@ -221,3 +223,75 @@ class Output:
         sys.stdout.flush()
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
+
+
+MAX_UNREAD = 2**20
+"""Characters that wait for the reader of standard error; more are dropped."""
+LAST_WAIT = 1.0
+"""Seconds that the end of the program waits for the reader of standard error."""
+
+
+class _UnblockedStderr(io.TextIOBase):
+    """Standard error that never blocks: a thread writes, and what does not fit is dropped and counted."""
+
+    def __init__(self, file: int) -> None:
+        import threading
+
+        self._file = file
+        self._waiting: list[str] = []
+        self._size = self._dropped = 0
+        self._changed = threading.Condition()
+        threading.Thread(target=self._write_all, name="mooring-stderr", daemon=True).start()
+
+    def write(self, text: str, /) -> int:
+        with self._changed:
+            if self._size + len(text) > MAX_UNREAD:
+                self._dropped += text.count("\n")
+            else:
+                self._add(text)
+        return len(text)
+
+    def _add(self, text: str) -> None:
+        if self._dropped:
+            text = f"warning: {plural(self._dropped, 'line')} dropped: stderr was not read.\n{text}"
+            self._dropped = 0
+        self._waiting.append(text)
+        self._size += len(text)
+        self._changed.notify_all()
+
+    def fileno(self) -> int:
+        return self._file
+
+    def finish(self) -> None:
+        """Wait until everything is written, at most `LAST_WAIT` seconds."""
+        with self._changed:
+            if self._dropped:
+                self._add("")
+            self._changed.wait_for(lambda: not self._size, LAST_WAIT)
+
+    def _write_all(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting)
+                text, self._waiting = "".join(self._waiting), []
+            data = text.encode(errors="backslashreplace")
+            try:
+                while data:
+                    data = data[os.write(self._file, data) :]
+            except OSError:
+                pass  # closed: there is no reader
+            with self._changed:
+                self._size = sum(map(len, self._waiting))
+                self._changed.notify_all()
+
+
+def never_block_on_stderr() -> None:
+    """Let a program that serves go on, and end, when the reader of its standard error reads no more."""
+    import atexit
+
+    with suppress(OSError, ValueError):
+        mode = os.fstat(sys.stderr.fileno()).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+            unblocked = _UnblockedStderr(sys.stderr.fileno())
+            sys.stderr = cast("TextIO", unblocked)
+            atexit.register(unblocked.finish)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from hashlib import sha256
+from hmac import digest as hmac_digest
 from typing import Any, Literal, cast
 
 from mooring.config.validate import Settings, one_of, section, setting, size, some_text, whole, within
@@ -18,10 +19,12 @@ __all__ = [
     "LONGEST_LINE",
     "AuditOutcome",
     "AuditSettings",
+    "Fields",
     "ShownArguments",
     "digest",
     "fingerprint",
     "line",
+    "members",
     "outcome_of",
     "read_audit",
     "sketch",
@@ -32,6 +35,9 @@ ShownArguments = Literal["hash", "redact", "none"]
 AuditOutcome = Literal["ok", "error", "refused", "not sent", "failed", "unknown", "cancelled"]
 """`error`: the tool returned an error. `refused`: denied by the policy, a person, the lock or a missing
 approval. `not sent`, `failed`, `unknown`: as in `CallError.outcome`."""
+
+Fields = tuple[tuple[str, Any], ...]
+"""Names and values of a line: those that repeat from line to line."""
 
 LONGEST_LINE = 8_192
 _LONGEST_TEXT = 200
@@ -99,9 +105,7 @@ def fingerprint(arguments: object) -> bytes:
 def digest(key: bytes, found: bytes) -> str:
     """Return the fingerprint keyed with the key of the log, so that short arguments cannot be guessed without
     the key."""
-    import hmac  # lazy: only with a log
-
-    return hmac.digest(key, found, "sha256").hex()
+    return hmac_digest(key, found, "sha256").hex()
 
 
 def _is_plain(value: object) -> bool:
@@ -169,14 +173,23 @@ def _cut(text: str, redact: Callable[[str], str], most: int) -> str:
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
 
+def members(fields: Fields, redact: Callable[[str], str]) -> str:
+    """Return fields as members of a JSON object, without its braces. Texts are redacted and escaped."""
+    return _line_json(_shown(fields, redact))[1:-1]
+
+
+def _shown(fields: Iterable[tuple[str, Any]], redact: Callable[[str], str]) -> dict[str, Any]:
+    return {
+        name: _cut(value, redact, _LONGEST_TEXT) if isinstance(value, str) and name not in _OURS else value
+        for name, value in fields
+        if value is not None
+    }
+
+
 def line(said: Mapping[str, Any], redact: Callable[[str], str]) -> bytes:
     """Return one line of JSON of at most `LONGEST_LINE` bytes. Texts are redacted and escaped for terminals;
     `arguments` are left out if they are too long."""
-    plain = {
-        name: _cut(value, redact, _LONGEST_TEXT) if isinstance(value, str) and name not in _OURS else value
-        for name, value in said.items()
-        if value is not None
-    }
+    plain = _shown(said.items(), redact)
     try:
         encoded = _line_json(plain).encode()
     except ValueError:  # NaN or infinity

@@ -326,7 +326,7 @@ class FileShape:
         """Servers with an `alias`."""
         self.settings: dict[str, Any] = {}
         """By the names of `HostConfig`, and of `ServerConfig` for the defaults."""
-        self.doubtful: set[str] = set()
+        self.needs_approval: set[str] = set()
         """Settings at the top level of another program's file, where the name may mean something else."""
         self.problems: list[tuple[str | None, Problem]] = []
         """Each with its server."""
@@ -349,19 +349,18 @@ def read_shape(data: Mapping[str, Any], *, own: bool) -> FileShape:
     alone = not found and "mcp" not in data
     at_top = own or alone or ("mcpServers",) in found or ("servers",) in found
     if at_top:
-        _settings(
-            shape, {key: value for key, value in data.items() if key not in _TOP}, own=own, doubtful=not own
-        )
+        given = {key: value for key, value in data.items() if key not in _TOP}
+        _settings(shape, given, own=own, needs_approval=not own)
     else:
         _misplaced(shape, data)
         if ("config", "servers") in found and "enabled" in data:
-            _settings(shape, {"enabled": data["enabled"]}, own=own, doubtful=True)
+            _settings(shape, {"enabled": data["enabled"]}, own=own, needs_approval=True)
     for section in ("mcp", "config"):
         inner = data.get(section)
         if isinstance(inner, Mapping) and (section == "mcp" or (section, "servers") in found):
             rest = dict(cast("Mapping[str, Any]", inner))
             rest.pop("servers", None)
-            _settings(shape, rest, own=own, doubtful=False)
+            _settings(shape, rest, own=own, needs_approval=False)
     if not found and not own and not shape.settings:
         shape.notes.append(
             Problem(
@@ -429,7 +428,7 @@ def _misplaced(shape: FileShape, data: Mapping[str, Any]) -> None:
             shape.wrong(f"{message}; write it {where}", place=key, serious=True)
 
 
-def _settings(shape: FileShape, given: Mapping[str, Any], *, own: bool, doubtful: bool) -> None:
+def _settings(shape: FileShape, given: Mapping[str, Any], *, own: bool, needs_approval: bool) -> None:
     # Beside a security setting, an unknown key may be one too.
     strict = own or any(snake(key) in GUARDED for key in given)
     foreign = frozenset[str]() if own else _FOREIGN
@@ -446,13 +445,13 @@ def _settings(shape: FileShape, given: Mapping[str, Any], *, own: bool, doubtful
                 if isinstance(setting, Mapping):
                     setting = _inner(cast("Mapping[str, Any]", setting))
                 shape.settings[name] = setting
-                shape.doubtful.discard(name)
-                if doubtful and name not in GUARDED | RESTRICTIONS:
-                    shape.doubtful.add(name)
+                shape.needs_approval.discard(name)
+                if needs_approval and name not in GUARDED | RESTRICTIONS:
+                    shape.needs_approval.add(name)
             elif key not in foreign and not key.startswith(("$", "x-", "x_")):
                 _unknown(shape, key, own=strict)
         except ValueError as problem:
-            if doubtful:
+            if needs_approval:
                 shape.notes.append(Problem(field=key, message=f"{problem}; it is ignored"))
             else:
                 shape.wrong(str(problem), place=key)
@@ -466,17 +465,24 @@ def _guarded_like(name: str) -> str | None:
     )
 
 
+_OF_GATEWAY = frozenset({"tokens", "allowed_hosts", "allowed_origins"})
+"""Who may connect: settings of `gateway` that no other program has at the top level."""
+
+
 def _unknown(shape: FileShape, key: str, *, own: bool) -> None:
     """Report an unknown key, unless it belongs to another program."""
     name = snake(key)
-    if own:
+    if name in _OF_GATEWAY:
+        near = f"gateway.{name}"
+    elif own:
         near = did_you_mean(name, _SETTINGS | _TOP)
     else:
         near = _guarded_like(name) or misspelled(name, (one for one in _SETTINGS if one[0] == name[:1]))
         if near is None:
             return
     hint = f"did you mean {near!r}?" if near else "remove it"
-    shape.wrong(f"{shown(key)} is not a known setting; {hint}", place=key, serious=own or near in GUARDED)
+    serious = own or near in GUARDED or name in _OF_GATEWAY
+    shape.wrong(f"{shown(key)} is not a known setting; {hint}", place=key, serious=serious)
 
 
 def _report_nulls(shape: FileShape, name: str, setting: object) -> None:

@@ -219,7 +219,7 @@ class _Merge:
         project = None
         if source.scope == "project":
             project = self.project = ProjectFile(source, self.approval(file or ""))
-            project.doubtful = frozenset(shape.doubtful)
+            project.needs_approval = frozenset(shape.needs_approval)
         for server, problem in shape.problems:
             self.wrong(source, _warning(file, server, problem))
         for note in shape.notes:
@@ -229,7 +229,7 @@ class _Merge:
             if project is not None:
                 project.set(name, value)
             else:
-                self.settings[name] = (value, file, name in shape.doubtful)
+                self.settings[name] = (value, file, name in shape.needs_approval)
         for name, raw in shape.servers.items():
             entry = server_fields(raw, own=own)
             if name in shape.aliased:
@@ -306,7 +306,7 @@ class _Merge:
                 serious = name != "artifacts"
                 self.notes.append(ConfigWarning(file=file, field=name, message=message, serious=serious))
         given = {
-            name: (value, file, name in project.doubtful)
+            name: (value, file, name in project.needs_approval)
             for name, value in project.settings.items()
             if name not in NEVER
         }
@@ -350,7 +350,7 @@ class _Merge:
             self.wrong(source, _warning(source.file, name, written))
         if server is not None:
             self.notes += _strange_references(server)
-            self.notes += _misfits(server, entry)
+            self.notes += _ignored_fields(server, entry)
         return server
 
     def defaults(self, settings: dict[str, _Setting], source: ConfigSource = _OWN) -> dict[str, Any]:
@@ -395,9 +395,9 @@ class _Merge:
     ) -> None:
         for problem in problems:
             name = (problem.field or "").partition(".")[0]
-            _, file, doubtful = settings[name]
+            _, file, needs_approval = settings[name]
             warning = _warning(file, None, problem)
-            if doubtful:
+            if needs_approval:
                 self.notes.append(warning)
                 continue
             if name in DENIES:
@@ -434,7 +434,7 @@ def _placed(name: str, value: object, source: ConfigSource) -> object:
     return given
 
 
-def _misfits(server: ServerConfig, entry: Entry) -> Iterator[ConfigWarning]:
+def _ignored_fields(server: ServerConfig, entry: Entry) -> Iterator[ConfigWarning]:
     """Yield warnings for HTTP fields in the entry of a program."""
     for name in _REMOTE if server.url is None else ():
         if name in entry.written:

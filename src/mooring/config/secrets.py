@@ -40,7 +40,7 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
     values: dict[str, str] = {}
     problems: list[str] = []
 
-    def remembering(reference: Reference) -> str | None:
+    def cached_lookup(reference: Reference) -> str | None:
         value = lookup(reference)
         if value and not (reference.kind == "env" and reference.name in _PUBLIC):
             secrets.add(value)
@@ -48,7 +48,7 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
 
     def filled_in(text: str) -> str:
         if not isinstance(text, Secret):
-            return expand(text, remembering)
+            return expand(text, cached_lookup)
         secrets.add(text.reveal())
         return text.reveal()
 
@@ -62,7 +62,7 @@ def resolve(server: ServerConfig, lookup: Lookup) -> Target:
     if problems:
         raise ConfigError("; ".join(problems), file=server.file, place=f"server {shown(server.name)}")
     for name in server.inherit_env:
-        remembering(Reference(kind="env", name=name))
+        cached_lookup(Reference(kind="env", name=name))
     secrets.update(secrets_in(values))
     secrets.discard("")
     return Target(

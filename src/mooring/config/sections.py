@@ -140,7 +140,7 @@ class JointPolicy(Value):
         Args:
             tool: The tool.
             ruled: For each of `policies`: the possible decisions of its rules; None: they may leave it to the
-            lists. Of several possible decisions the mildest counts.
+            lists. Of several possible decisions the most permissive counts.
         """
         own, server = self.own, tool.server
         decisions = list[Decision]()

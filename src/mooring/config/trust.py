@@ -389,7 +389,7 @@ class ProjectFile:
         """Host-wide settings, as they are written."""
         self.fill: dict[str, Any] = {}
         """Defaults for its own servers."""
-        self.doubtful: frozenset[str] = frozenset()
+        self.needs_approval: frozenset[str] = frozenset()
         self.replacing: list[ServerConfig] = []
         """Unapproved servers with the name of a server of the user."""
 

@@ -301,8 +301,8 @@ def misspelled(name: str, known: Iterable[str]) -> str | None:
     Narrower than `nearest`, for places where most unknown names belong to other programs.
     """
     for other in sorted(known):
-        slips = 0 if len(other) < 4 else 1 if len(other) < 6 else 2
-        if abs(len(name) - len(other)) <= slips and 0 < _distance(name, other) <= slips:
+        typos = 0 if len(other) < 4 else 1 if len(other) < 6 else 2
+        if abs(len(name) - len(other)) <= typos and 0 < _distance(name, other) <= typos:
             return other
     return None
 

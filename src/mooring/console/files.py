@@ -52,6 +52,8 @@ class Draft:
     approve: set[str] = field(default_factory=set[str])
     """Servers to approve after the write, in a project file."""
     entries: list[Any] = field(default_factory=list[Any])
+    strict: bool = False
+    """Whether a setting was changed by hand, so that what is wrong is refused."""
 
     def change(self, changes: Sequence[Put | Drop]) -> None:
         """Apply changes to the text."""
@@ -228,6 +230,7 @@ class Drafts:
         name = edit.maybe("file")
         target = open_target(self._files, None) if name is None else self._opened(self._known(name))
         draft = self._draft(target)
+        draft.strict = True
         if op == "set":
             if "value" not in edit.given:
                 raise VerbRefused(400, "'value' is missing")
@@ -351,6 +354,10 @@ class Files:
         drafts = Drafts(self._files)
         for edit in edits:
             drafts.add(edit)
+        for draft in drafts.changed:
+            if draft.strict and (problems := _problems(draft)):
+                text = "; ".join(problem.rstrip(".") for problem in problems)
+                raise VerbRefused(400, f"The setting would not be valid, and nothing is written: {text}.")
         return drafts
 
     async def settings(self, given: Mapping[str, Any], _: Visitor) -> Any:

@@ -62,6 +62,7 @@ class Monitor:
         self._catalog = CatalogRows(host)
         self._tools_stale = self._servers_stale = True
         self._next = self._tools_next = 0.0
+        self._lock_stamp: tuple[object, ...] = ()
         self.stderr: dict[str, deque[str]] = {}
         """Last lines of each server's standard error."""
 
@@ -104,11 +105,22 @@ class Monitor:
             self.set_changes()
             self._servers_stale = True
             self._tools_next = time.time() + SHARE * (time.time() - now)
+        if now >= self._next:
+            await self._follow_lock()
         if self._servers_stale or now >= self._next:
             self._servers_stale, self._next = False, now + SLOW
             self.refresh(now)
         self._often()
         self._state.flush(now)
+
+    async def _follow_lock(self) -> None:
+        """Use a lock that was written since the last look."""
+        runtime = runtime_of(self._host)
+        stamp = runtime.builder.pins.stamp()
+        if stamp != self._lock_stamp:
+            self._lock_stamp = stamp
+            await runtime.config.read_lock()
+            self._tools_stale = True
 
     def refresh(self, now: float) -> None:
         """Read the state of every server."""

@@ -55,8 +55,8 @@ def realm(address: str | IPv4Address | IPv6Address) -> Realm:
         return _listed(plain) or "public"
     if plain == IPv6Address(1):
         return "loopback"
-    if carried := _carried(plain):
-        first, last = realm(carried[0]), realm(carried[-1])
+    if embedded := _embedded(plain):
+        first, last = realm(embedded[0]), realm(embedded[-1])
         return last if first == "public" else first
     where = _listed(plain)
     if where is None and plain in _GLOBAL_UNICAST:
@@ -71,7 +71,7 @@ def _listed(address: IPv4Address | IPv6Address) -> Realm | None:
     return None
 
 
-def _carried(address: IPv6Address) -> list[IPv4Address]:
+def _embedded(address: IPv6Address) -> list[IPv4Address]:
     """Return the IPv4 addresses inside an address of a translation or tunnel prefix."""
     if any(address in network for network in _CARRYING):
         return [_low(address)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from mooring.core.value import Value
 __all__ = [
     "ALL_MIME_TYPES",
     "MIME_TYPE",
+    "RESERVED",
     "PageRules",
     "apps_meta",
     "for_model",
@@ -25,6 +26,7 @@ __all__ = [
     "page_rules",
     "readdressed",
     "readdressed_result",
+    "reserved_names",
 ]
 
 MIME_TYPE = "text/html;profile=mcp-app"
@@ -71,6 +73,15 @@ def _audience(tool: Tool) -> tuple[str, ...]:
 def for_model(tool: Tool) -> bool:
     """Whether a model may see and call a tool."""
     return not tool.meta or "model" in _audience(tool)
+
+
+RESERVED = "its server keeps it for its own pages (MCP Apps); only `host.view` can call it"
+"""Why a model cannot call a tool."""
+
+
+def reserved_names(tools: Iterable[Tool]) -> frozenset[str]:
+    """Return the server's own names of tools that only its pages may call."""
+    return frozenset(tool.remote_name for tool in tools if not for_model(tool))
 
 
 def for_pages(tool: Tool) -> bool:

@@ -91,7 +91,7 @@ class Restarts:
     def started(self, now: float) -> None:
         self._starts = [start for start in self._starts if now - start < self.WINDOW] + [now]
 
-    def forgive(self) -> None:
+    def clear(self) -> None:
         """Reset the history after a useful connection."""
         self._starts.clear()
 

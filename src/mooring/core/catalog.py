@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from mooring.core.apps import for_model
 from mooring.core.builtin_tools import prompt_tools
-from mooring.core.names import Claim, Style, claim, imitators, prefix, settle
+from mooring.core.names import Claim, Style, claim, prefix, reserved_clashes, settle
 from mooring.core.text import nearest, without_hidden
 from mooring.core.types import (
     EMPTY,
@@ -182,7 +182,7 @@ class Filter(Value):
     deny: tuple[str, ...] = ()
 
     @property
-    def choosy(self) -> bool:
+    def restricts(self) -> bool:
         """Whether any tool could be rejected."""
         return bool(self.deny) or self.allow not in ((), ("*",))
 
@@ -262,16 +262,16 @@ def merge(
         tools.update((name, tool) for name, tool in part.tools.items() if name not in reserved)
     warnings += _lookalikes({server: part.routes for server, part in parts.items()}, style)
     servers = tuple(part.snapshot for part in parts.values())
-    everyone = own + servers
+    listed = own + servers
     return Catalog(
         tools=MappingProxyType({name: tools[name] for name in sorted(tools)}),
         app_tools=MappingProxyType({name: app_tools[name] for name in sorted(app_tools)}),
         groups=_groups(own, servers, visible),
-        resources=tuple(sorted((r for s in everyone for r in s.resources), key=lambda r: (r.server, r.uri))),
+        resources=tuple(sorted((r for s in listed for r in s.resources), key=lambda r: (r.server, r.uri))),
         templates=tuple(
-            sorted((t for s in everyone for t in s.templates), key=lambda t: (t.server, t.uri_template))
+            sorted((t for s in listed for t in s.templates), key=lambda t: (t.server, t.uri_template))
         ),
-        prompts=tuple(sorted((p for s in everyone for p in s.prompts), key=lambda p: (p.server, p.name))),
+        prompts=tuple(sorted((p for s in listed for p in s.prompts), key=lambda p: (p.server, p.name))),
         skills=_skills(servers, warnings),
         extensions=tuple(one for snapshot in servers for one in snapshot.extensions),
         servers=tuple(parts),
@@ -322,7 +322,7 @@ def _part(snapshot: Snapshot, settings: tuple[Filter, Style, str], known: Part |
     passing, style, _ = settings
     server, warnings = snapshot.server, list[str]()
     offer = _offer(snapshot, passing, warnings)
-    false = imitators(server, offer, style)
+    false = reserved_clashes(server, offer, style)
     _warn(warnings, server, "has the name of a tool of mooring and is left out", false)
     for remote in false:
         del offer[remote]
@@ -331,11 +331,11 @@ def _part(snapshot: Snapshot, settings: tuple[Filter, Style, str], known: Part |
 
 def _offer(snapshot: Snapshot, passing: Filter, warnings: list[str]) -> dict[str, Tool]:
     """Return the tools of one provider that pass its filter, by its own names; the first of a name counts."""
-    choosy = passing.choosy
+    restricts = passing.restricts
     offer: dict[str, Tool] = {}
     repeated: dict[str, None] = {}
     for tool in snapshot.tools:
-        if choosy and not passing.passes(tool.remote_name):
+        if restricts and not passing.passes(tool.remote_name):
             continue
         if offer.setdefault(tool.own_name, tool) is not tool:
             repeated[tool.own_name] = None
@@ -420,8 +420,8 @@ def _lookalikes(routes: Mapping[str, _Routes], style: Style) -> list[str]:
                 break
             if longer == start:
                 continue
-            doubtful = [remote for remote, name in routes[server].items() if name.startswith(longer)]
-            _warn(warnings, server, f"has a name like a tool of server {_cut(other)!r}", doubtful)
+            shadowed = [remote for remote, name in routes[server].items() if name.startswith(longer)]
+            _warn(warnings, server, f"has a name like a tool of server {_cut(other)!r}", shadowed)
     return warnings
 
 

@@ -181,7 +181,7 @@ def suspicion(tool: Tool) -> str | None:
     return "contains instructions to the model" if ordering else overlong
 
 
-def doubts(snapshot: Snapshot) -> tuple[str, ...]:
+def injection_warnings(snapshot: Snapshot) -> tuple[str, ...]:
     """Return one warning for each kind of finding, with the names of the first few tools."""
     found: dict[str, list[str]] = {}
     for tool in snapshot.tools:

@@ -91,7 +91,7 @@ _NOT_LOWER = re.compile(r"[^a-z0-9_]")
 _NOT_MIXED = re.compile(r"[^a-zA-Z0-9_-]")
 _MEANING = re.compile(r"[a-zA-Z0-9]")
 _HASHED = re.compile(r"_(?:[0-9a-f]{8}|[0-9a-f]{16}|[0-9a-f]{32})$")
-_NOBODY: frozenset[str] = frozenset()
+_NO_SERVERS: frozenset[str] = frozenset()
 
 
 class Claim(Value):
@@ -118,7 +118,7 @@ def claim(server: str, tools: Iterable[str], style: Style) -> Claim:
 
 
 def settle(
-    claims: Mapping[str, Claim], style: Style, configured: frozenset[str] = _NOBODY
+    claims: Mapping[str, Claim], style: Style, configured: frozenset[str] = _NO_SERVERS
 ) -> dict[str, dict[str, str]]:
     """Return the local names of all tools, by server and remote name: distinct, valid, at most 64 characters.
 
@@ -136,7 +136,7 @@ def settle(
     return _distinct(claims, style, _contested(claims, style, configured.union(claims)))
 
 
-def assign(pairs: Iterable[Pair], style: Style, configured: frozenset[str] = _NOBODY) -> dict[Pair, str]:
+def assign(pairs: Iterable[Pair], style: Style, configured: frozenset[str] = _NO_SERVERS) -> dict[Pair, str]:
     """Return the local name of each (server, remote name); see `settle`."""
     by_server: dict[str, list[str]] = {}
     for server, tool in pairs:
@@ -158,7 +158,7 @@ def prefix(server: str, style: Style) -> str:
     return f"{segment}_" if segment[:1].isalpha() or segment[:1] == "_" else f"_{segment}_"
 
 
-def imitators(server: str, tools: Iterable[str], style: Style) -> list[str]:
+def reserved_clashes(server: str, tools: Iterable[str], style: Style) -> list[str]:
     """Return the tools of a server whose name would equal one of mooring's own."""
     start = prefix(server, style)
     if not any(name.startswith(start) for name in RESERVED):
@@ -174,9 +174,9 @@ def may_belong(name: str, server: str, style: Style) -> bool:
 def _contested(claims: Mapping[str, Claim], style: Style, configured: frozenset[str]) -> list[Pair]:
     """Return the tools whose plain name another configured server could own, connected or not."""
     found: list[Pair] = []
-    rivals = _rivals(configured, style)
-    for server in rivals.keys() & claims.keys():
-        owners, near = rivals[server]
+    prefix_conflicts = _prefix_conflicts(configured, style)
+    for server in prefix_conflicts.keys() & claims.keys():
+        owners, near = prefix_conflicts[server]
         one = claims[server]
         found += (
             (server, tool)
@@ -189,7 +189,9 @@ def _contested(claims: Mapping[str, Claim], style: Style, configured: frozenset[
 
 
 @lru_cache(16)
-def _rivals(configured: frozenset[str], style: Style) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+def _prefix_conflicts(
+    configured: frozenset[str], style: Style
+) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
     """Return the conflicts of each server with others: the prefixes that win over its own (equal or longer
     ones), and the beginnings of prefixes that its names could start with. Servers without conflicts are left
     out."""

@@ -34,7 +34,7 @@ MAX_STEPS = 5_000
 SOURCES = ("principal", "session", "header:NAME")
 """Names of placeholders, as in `${principal}`."""
 _PLACEHOLDER = re.compile(r"\$(\$)?\{([^{}]*)\}")
-_ENTANGLED = frozenset(
+_JOINT_CONSTRAINTS = frozenset(
     (
         *("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "maxProperties"),
         *("dependentRequired", "dependentSchemas", "dependencies", "$ref", "$dynamicRef", "$recursiveRef"),
@@ -309,13 +309,13 @@ def _shaped(tool: Tool, name: str, transform: TransformSettings, problems: list[
                 return None
             problems.append(problem)
             continue
-        problem, doubtful = _misfit(schema, argument, rule)
+        problem, uncertain = _rule_problem(schema, argument, rule)
         if problem is not None:
             problems.insert(0, problem)
             return None
         rules[argument] = rule
         adds = rule.value is not None or rule.default is not None
-        checked = checked or doubtful or ((adds or rule.hide) and _entangled(schema))
+        checked = checked or uncertain or ((adds or rule.hide) and _has_joint_constraints(schema))
     shape = ToolShape(name=name, original=tool, arguments=rules, checked=checked)
     shown = _shown_schema(schema, rules) if rules else schema
     changes: dict[str, Any] = {"name": name, "input_schema": shown, "shape": shape}
@@ -328,7 +328,7 @@ def _shaped(tool: Tool, name: str, transform: TransformSettings, problems: list[
     return replace(tool, **changes)
 
 
-def _misfit(schema: Mapping[str, Any], name: str, rule: ArgumentSettings) -> tuple[str | None, bool]:
+def _rule_problem(schema: Mapping[str, Any], name: str, rule: ArgumentSettings) -> tuple[str | None, bool]:
     """Return why a rule does not fit the schema, if so; and whether calls must be checked."""
     fixed = rule.value or rule.default
     if rule.enum is not None:
@@ -348,8 +348,8 @@ def _misfit(schema: Mapping[str, Any], name: str, rule: ArgumentSettings) -> tup
     return None, False
 
 
-def _entangled(schema: Mapping[str, Any]) -> bool:
-    return any(key in _ENTANGLED for key in schema) or any(
+def _has_joint_constraints(schema: Mapping[str, Any]) -> bool:
+    return any(key in _JOINT_CONSTRAINTS for key in schema) or any(
         key in _NAMED for part in _parts(schema) for key in part
     )
 
@@ -446,7 +446,7 @@ def _required(schema: Mapping[str, Any]) -> list[str]:
 
 def _only_members(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the schema without rules about which members there are."""
-    left_out = _ENTANGLED | {"required", "minProperties"}
+    left_out = _JOINT_CONSTRAINTS | {"required", "minProperties"}
     return {key: value for key, value in schema.items() if key not in left_out}
 
 
@@ -521,5 +521,5 @@ def _rule_text(rule: ArgumentSettings) -> str:
     if rule.enum is not None:
         words.append(f"one of {line(', '.join(map(repr, rule.enum)), 200)}")
     if rule.description is not None:
-        words.append("described anew")
+        words.append("other description")
     return ", ".join(words)

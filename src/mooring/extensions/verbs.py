@@ -12,6 +12,7 @@ from mooring.errors import ConfigError
 from mooring.extensions.skills import Skills
 from mooring.extensions.views import View, Views
 from mooring.local import OnProgress
+from mooring.servers.requests import FOR_PAGE
 from mooring.session import HostRuntime, Session
 
 __all__ = ["ExtensionVerbs", "call_for_page", "checked_extensions"]
@@ -47,7 +48,11 @@ async def call_for_page(
     audit = session._runtime.audit  # pyright: ignore[reportPrivateUsage]
     reports = None if on_progress is None else OrderedCallback(on_progress, "on_progress")
     work = session._call(tool.name, arguments, timeout, reports, 0, tool)  # pyright: ignore[reportPrivateUsage]
-    result = await (work if audit is None else audit.call(session, tool.name, arguments, work))
+    mark = FOR_PAGE.set(True)
+    try:
+        result = await (work if audit is None else audit.call(session, tool.name, arguments, work))
+    finally:
+        FOR_PAGE.reset(mark)
     if reports is not None:
         await reports.delivered()
     return result

@@ -230,14 +230,15 @@ def _opened(path: str) -> int:
 
 def _append(path: str, data: bytes) -> None:
     if path == "-":
+        sys.stderr.write(data.decode())
         sys.stderr.flush()
-    file = 2 if path == "-" else _opened(path)
+        return
+    file = _opened(path)
     try:
         while data:
             data = data[os.write(file, data) :]
     finally:
-        if file != 2:
-            os.close(file)
+        os.close(file)
 
 
 def _cleaned(text: str) -> str:

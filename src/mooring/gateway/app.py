@@ -185,7 +185,11 @@ class Gateway:
         code = ""
         try:
             if not self._settled:
-                await self._wait_for_servers(message["method"])
+                client.silenced += 1
+                try:
+                    await self._wait_for_servers(message["method"])
+                finally:
+                    client.silenced -= 1
             answer = await self.handlers.answer(client, message, exchange)
             failed = not isinstance(answer, bytes) and answer.get("isError") is True
             record.outcome = "error" if failed else "ok"

@@ -13,12 +13,13 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import ReferenceType
 
 import anyio
 
 from mooring.auth.subject import Subject
 from mooring.core.types import EMPTY, Era
-from mooring.gateway.profiles import Profile
+from mooring.gateway.profiles import Profile, ProfileCatalog
 from mooring.gateway.protocol import INVALID_REQUEST, METHOD_NOT_FOUND, Refusal, fields, notice_body
 from mooring.servers.active import LEVELS
 from mooring.session import Session
@@ -153,6 +154,12 @@ class Client:
     log_level: str | None = None
     subscribed: dict[str, str] = field(default_factory=dict[str, str])
     """Subscribed resource URIs, each with its server."""
+    listed: dict[str, ReferenceType[ProfileCatalog]] = field(
+        default_factory=dict[str, "ReferenceType[ProfileCatalog]"]
+    )
+    """The contents of the profile in the last response to each list method."""
+    silenced: int = 0
+    """Above 0 while changes of lists are not announced: it will list, or a response will have the change."""
     used: float = 0.0
     """Time of the last request, on the monotonic clock."""
     ended: bool = False

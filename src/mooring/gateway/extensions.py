@@ -51,6 +51,7 @@ from mooring.gateway.protocol import (
 )
 from mooring.host import runtime_of
 from mooring.transport import wire
+from mooring.transport.message import WireError
 
 log = logger("mooring.gateway")
 
@@ -122,14 +123,31 @@ def owner_of_method(client: Client, method: str, meta: Mapping[str, Any]) -> str
     raise Refusal(METHOD_NOT_FOUND, f"{unknown}{hint}")
 
 
-_ENDING_HERE = frozenset(f"notifications/{name}" for name in ("cancelled", "initialized", "progress"))
-_ROOTS = "notifications/roots/list_changed"
+_ENDING_HERE = frozenset(
+    f"notifications/{name}"
+    for name in ("cancelled", "initialized", "message", "progress", "roots/list_changed")
+)
 
 
-def not_passed_on(method: object) -> None:
-    """Log a notification of a client that no server gets: those of extensions."""
-    if isinstance(method, str) and method not in _ENDING_HERE and method != _ROOTS:
-        log.info("notification of a client is not passed on: method=%s", line(method, 80))
+async def notified(client: Client | None, message: Mapping[str, Any]) -> None:
+    """Forward a notification of an extension to the connected server that declares it, as methods are; log
+    one that no server gets. `client` is None for a client that has declared nothing."""
+    method: object = message.get("method")
+    if not isinstance(method, str) or method in _ENDING_HERE:
+        return
+    params = fields(message.get("params"))
+    try:
+        if client is None:
+            raise Refusal(METHOD_NOT_FOUND, "the client has declared no extensions")
+        server = owner_of_method(client, method.removeprefix("notifications/"), fields(params.get("_meta")))
+        provider: Any = client.profile.provider(server, client.session)
+        live = getattr(provider, "connection", provider).supervisor.live
+        if live is None or (live.channel.kind == "http" and live.peer.era == "modern"):
+            raise Refusal(METHOD_NOT_FOUND, f"{server!r} is not connected, or takes no notifications")
+        await live.channel.tell(method, {key: value for key, value in params.items() if key != "_meta"})
+    except (Refusal, MooringError, WireError) as problem:
+        text = line(str(problem), 200)
+        log.info("notification of a client is not passed on: method=%s reason=%s", line(method, 80), text)
 
 
 # --- pages

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from weakref import ref
 
 from mooring.core.builtin_tools import SCRIPT_RUN, is_login
 from mooring.core.elicitation import URL_REQUIRED, addresses_in
@@ -227,6 +228,7 @@ class RequestHandlers:
         if request.params.get("cursor") is not None:
             raise Refusal(INVALID_PARAMS, "invalid cursor: the list has one page only")
         client, lists = request.client, self._profile_lists(request.client)
+        client.listed[request.method] = ref(lists.contents)
         profile, pages = client.profile, shows_pages(client)
         searching = profile.settings.discovery != "never" or profile.scripts.enabled
         if request.method == "tools/list" and searching:
@@ -260,9 +262,7 @@ class RequestHandlers:
             raise Refusal(INVALID_PARAMS, "'arguments' must be an object")
         if client.era == "modern" and request.exchange.headers:
             check_parameters(request.exchange.headers, self._header_map(client, name), given)
-        tool = client.profile.catalog.tools.get(name)
-        if tool is None and shows_pages(client):
-            tool = page_tool(client.profile.catalog, name)
+        tool = await self._tool(client, name)
         if tool is None and name == SCRIPT_RUN.name and self._era_bridge.must_suspend_scripts(client):
             return await self._suspendable_call(request, SCRIPT_RUN, name, given)
         if tool is not None and login_state(params := request.params):
@@ -277,6 +277,17 @@ class RequestHandlers:
         if tool is not None and await self._era_bridge.must_suspend(client, tool):
             return await self._suspendable_call(request, tool, name, given)
         return await self._plain_call(request, tool, name, given)
+
+    async def _tool(self, client: Client, name: str) -> Tool | None:
+        """Return the tool of a call. Waits for its server if that is starting: how the call is made, and for
+        which server its state is sealed, depends on it."""
+        profile = client.profile
+        if name not in profile.catalog.tools:
+            absent = profile.absence(name)
+            if absent is not None and absent.state == "pending":
+                await profile.arrival(name, profile.settings.call_timeout)
+        tool = profile.catalog.tools.get(name)
+        return page_tool(profile.catalog, name) if tool is None and shows_pages(client) else tool
 
     async def _plain_call(
         self,

@@ -118,12 +118,12 @@ def lock_changes(host: Host, *, complete: bool = False) -> list[dict[str, Any]]:
             continue
         row = change_document(host, name, changes)
         if complete:
-            from mooring.core.injection_scan import doubts
+            from mooring.core.injection_scan import injection_warnings
 
             both = [{"before": _definition(one.before), "after": _definition(one.after)} for one in changes]
             more = host.redact.within(both)
             row["changes"] = [{**one, **two} for one, two in zip(row["changes"], more, strict=True)]
-            row["findings"] = list(doubts(connection.snapshot))[:50]
+            row["findings"] = list(injection_warnings(connection.snapshot))[:50]
         found.append(row)
     return found
 

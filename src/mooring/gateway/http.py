@@ -23,7 +23,7 @@ from mooring.gateway.clients import (
     account,
     random_id,
 )
-from mooring.gateway.extensions import not_passed_on
+from mooring.gateway.extensions import notified
 from mooring.gateway.handlers import Answer
 from mooring.gateway.nodes import Cluster, NodeId, OwnerGone, home_server
 from mooring.gateway.profiles import Profile
@@ -266,7 +266,7 @@ class HttpHandler:
 
     async def _modern(self, context: RequestContext, message: dict[str, Any]) -> Response | None:
         if "id" not in message:
-            not_passed_on(message.get("method"))
+            await notified(None, message)
             return Response(status=202)  # the 2026 era has no client notifications over HTTP
         if not is_id(message["id"]):
             raise Refusal(INVALID_REQUEST, "the id of a request must be a string or an integer")
@@ -288,7 +288,7 @@ class HttpHandler:
         if "id" not in message:
             if message["method"] == "notifications/cancelled":
                 client.cancelled(fields(message.get("params")).get("requestId"))
-            not_passed_on(message["method"])
+            await notified(client, message)
             return Response(status=202)
         if not is_id(message["id"]) or not isinstance(message["method"], str):
             raise Refusal(INVALID_REQUEST, "a request needs a method, and a string or an integer as id")

@@ -16,7 +16,7 @@ import anyio
 from mooring.core.types import EMPTY
 from mooring.gateway.app import Gateway
 from mooring.gateway.clients import ANONYMOUS, Client, Outbox, Principal, TooManySessions
-from mooring.gateway.extensions import not_passed_on
+from mooring.gateway.extensions import notified
 from mooring.gateway.protocol import (
     CAPABILITIES,
     INVALID_REQUEST,
@@ -82,7 +82,7 @@ async def _answer_one(client: Client, message: object, answer: Answer) -> bytes 
     if "id" not in said:
         if method == "notifications/cancelled":
             client.cancelled(fields(said.get("params")).get("requestId"))
-        not_passed_on(method)
+        await notified(client, said)
         return None
     if not is_id(key) or method == "initialize":
         problem = "a request id must be a string or an integer, and initialize cannot be in a batch"
@@ -128,6 +128,8 @@ class StdioServer:
         self._listening: set[asyncio.Task[Any]] = set()
         """Tasks of subscriptions, which end with the client."""
         self._scopes: dict[RequestId, anyio.CancelScope] = {}
+        self._handshake = 0
+        """1 from the handshake to the next message of the client: it expects no notification yet."""
 
     def act_for(self, principal: Principal) -> None:
         """Use the token of the latest request of the same principal."""
@@ -146,6 +148,9 @@ class StdioServer:
             self._start(self._batch(cast("list[object]", message)))
             return
         said = fields(message)
+        if self._client is not None and said.get("method") != "initialize":
+            self._client.silenced -= self._handshake
+            self._handshake = 0
         if "method" not in said:
             if self._client is not None and said:
                 self._client.answered(said)
@@ -153,7 +158,8 @@ class StdioServer:
         if "id" not in said:
             if said["method"] == "notifications/cancelled":
                 self._cancel(fields(said.get("params")).get("requestId"))
-            not_passed_on(said["method"])
+            elif len(self._tasks) < MAX_RUNNING:
+                self._start(notified(self._client, said))
             return
         self._begin(said)
 
@@ -244,6 +250,7 @@ class StdioServer:
                 except TooManySessions as full:
                     raise Refusal(INVALID_REQUEST, str(full)) from None
                 self._client.event_stream = self._outbox
+                self._client.silenced = self._handshake = 1
         elif self._client is None:
             if message["method"] == "ping":
                 return registry.transient(

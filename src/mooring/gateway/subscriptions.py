@@ -22,7 +22,7 @@ from mooring.gateway.protocol import (
     result_body,
     stamped,
 )
-from mooring.servers.active import LEVELS, USUAL, louder, set_level
+from mooring.servers.active import LEVELS, USUAL, more_verbose, set_level
 from mooring.transport.message import RequestId
 
 if TYPE_CHECKING:
@@ -36,6 +36,11 @@ KINDS: Mapping[str, str] = {
     "toolsListChanged": "notifications/tools/list_changed",
     "resourcesListChanged": "notifications/resources/list_changed",
     "promptsListChanged": "notifications/prompts/list_changed",
+}
+_METHODS: Mapping[str, tuple[str, ...]] = {
+    "toolsListChanged": ("tools/list",),
+    "resourcesListChanged": ("resources/list", "resources/templates/list"),
+    "promptsListChanged": ("prompts/list",),
 }
 UPDATED = "notifications/resources/updated"
 
@@ -97,11 +102,13 @@ class Subscriptions:
                 if not same
             ]
             for kind in kinds:
-                self._notify(profile, kind)
+                self._notify(profile, kind, new)
 
-    def _notify(self, profile: Profile, kind: str) -> None:
+    def _notify(self, profile: Profile, kind: str, new: ProfileCatalog) -> None:
         for client in self._gateway.registry:
-            if client.profile is profile:
+            listed = [client.listed[method]() for method in _METHODS[kind] if method in client.listed]
+            knows = bool(listed) and all(contents is new for contents in listed)
+            if client.profile is profile and not client.silenced and not knows:
                 client.notify(KINDS[kind])
         for listener in list(self._listeners):
             if listener.client.profile is profile and kind in listener.kinds:
@@ -174,7 +181,7 @@ class LogLevels:
         levels: dict[Profile, str] = {client.profile: client.log_level or USUAL}
         for other in self._registry:
             wanted = other.log_level or USUAL
-            levels[other.profile] = louder(wanted, levels.get(other.profile, wanted))
+            levels[other.profile] = more_verbose(wanted, levels.get(other.profile, wanted))
 
         async def apply_level(server: str) -> None:
             level = min(
@@ -199,7 +206,7 @@ class LogLevels:
             return
         level = USUAL if wanted is None else str(wanted)
         if supervisor.session is None and supervisor.log_level is not None:
-            level = louder(level, supervisor.log_level)  # shared with other clients
+            level = more_verbose(level, supervisor.log_level)  # shared with other clients
         await _set_level(supervisor, level)
 
     def _supervisor(self, client: Client, server: str) -> Any:

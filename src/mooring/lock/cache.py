@@ -260,7 +260,7 @@ def read_prepared(raw: bytes) -> Lock:
     )
 
 
-log = logger("mooring.pincache")
+log = logger("mooring.lock")
 
 
 _CACHE_FORMAT = f"3.{FORMAT}"
@@ -396,7 +396,7 @@ def load_lock(path: Path) -> Lock | None:
     file = str(path)
     try:
         raw = read_bytes(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise LockError(f"cannot be read: {error.strerror or error}", file=file) from None

@@ -48,8 +48,8 @@ __all__ = [
     "build",
     "compare",
     "decide",
+    "merged",
     "pin_of",
-    "united",
     "volatile_between",
 ]
 
@@ -180,25 +180,26 @@ def _self_description(snapshot: Snapshot) -> ServerInfo:
     return replace(snapshot.info, capabilities=capabilities, chosen=False)
 
 
-def united(first: Snapshot, second: Snapshot) -> Snapshot:
+def merged(first: Snapshot, second: Snapshot) -> Snapshot:
     """Merge two listings that were requested with different client capabilities. The newer protocol version
-    is used, because mooring chose the older one."""
-    info = first.info
+    is used, because mooring chose the older one, and its extensions: older ones may not declare them."""
+    info, declaring = first.info, (first, second)
     if info.chosen and (second.info.protocol or "") > (info.protocol or ""):
         info = replace(info, protocol=second.info.protocol)
+        declaring = (second, first)
     return replace(
         first,
         info=info,
-        tools=_united(first.tools, second.tools),
-        resources=_united(first.resources, second.resources),
-        templates=_united(first.templates, second.templates),
-        prompts=_united(first.prompts, second.prompts),
-        extensions=_united(first.extensions, second.extensions),
-        skills=_united(first.skills, second.skills),
+        tools=_merged(first.tools, second.tools),
+        resources=_merged(first.resources, second.resources),
+        templates=_merged(first.templates, second.templates),
+        prompts=_merged(first.prompts, second.prompts),
+        extensions=_merged(declaring[0].extensions, declaring[1].extensions),
+        skills=_merged(first.skills, second.skills),
     )
 
 
-def _united(first: tuple[E, ...], second: tuple[E, ...]) -> tuple[E, ...]:
+def _merged(first: tuple[E, ...], second: tuple[E, ...]) -> tuple[E, ...]:
     known = {key_of(entry) for entry in first}
     return (*first, *(entry for entry in second if key_of(entry) not in known))
 
@@ -489,12 +490,12 @@ def _settled(
         return entries
     known = first_of_each(pinned)
     return tuple(
-        entry if key in changes else _dressed(known[key], entry, pin, subject)
+        entry if key in changes else _with_unpinned_values(known[key], entry, pin, subject)
         for key, entry in first_of_each(entries).items()
     )
 
 
-def _dressed(known: E, entry: E, pin: Pin, subject: Subject) -> E:
+def _with_unpinned_values(known: E, entry: E, pin: Pin, subject: Subject) -> E:
     """Return the pinned entry plus the current values that are not in the pin."""
     if isinstance(entry, Extension | Page) or isinstance(known, Extension | Page):
         return known

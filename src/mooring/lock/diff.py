@@ -101,7 +101,7 @@ def volatile_between(first: Snapshot, second: Snapshot) -> dict[Mark, str]:
 def same(one: Entry, other: Entry, volatile: Marks = NO_MARKS, subject: Subject = "tool") -> bool:
     """Whether two entries of one key are equal except in `volatile` fields."""
     differences = _differences(one, other)
-    return not (_firm(subject, key_of(other), differences, volatile) if volatile else differences)
+    return not (_without_volatile(subject, key_of(other), differences, volatile) if volatile else differences)
 
 
 def same_text(field: str, one: str | None, other: str | None, volatile: Marks) -> bool:
@@ -165,7 +165,7 @@ def _entry_changes(
         if before is not None and after is not None:
             differences = _differences(before, after)
             if volatile and differences:
-                differences = _firm(subject, key, differences, volatile)
+                differences = _without_volatile(subject, key, differences, volatile)
             if not differences:
                 continue
             kind = _WEIGHTS[max(_WEIGHTS.index(difference.weight) for difference in differences)]
@@ -241,7 +241,7 @@ def _differences(before: Entry, after: Entry) -> tuple[Difference, ...]:
     return tuple(found)
 
 
-def _firm(
+def _without_volatile(
     subject: Subject, key: str, differences: tuple[Difference, ...], volatile: Marks
 ) -> tuple[Difference, ...]:
     """Return the differences without volatile ones. Each path counts alone, so that one random text does not
@@ -373,12 +373,13 @@ _REORDERED = (
 
 
 def _reordered(change: Change) -> bool:
-    """Whether texts changed only in the order of their words."""
+    """Whether texts changed only in the order of their words, without an added sign or hidden character."""
     return bool(change.differences) and all(
         difference.weight == "text"
         and difference.before is not None
         and difference.after is not None
         and words(difference.before) == words(difference.after)
+        and sorted(difference.before) == sorted(difference.after)
         for difference in change.differences
     )
 

@@ -8,7 +8,7 @@ before any server runs.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
@@ -57,7 +57,7 @@ def memory_of(
 ) -> PinSource:
     """Return the locks beside `files` (True), at another path, or none (False).
 
-    A lock that cannot be read is ignored with a warning.
+    A lock that cannot be read approves nothing, with a warning: what it held is not known.
     """
     if lock is False:
         return PinSource(cache=False)
@@ -74,11 +74,28 @@ def memory_of(
 
 
 def _read(path: Path) -> Lock | None:
+    """Return the lock of a file; an empty one, which approves nothing, if it cannot be read."""
     try:
         return load_lock(path)
     except LockError as problem:
-        log.warning("the lock is ignored, and nothing is pinned: %s", problem)
+        log.warning("the tools of the servers that the lock covers are not used: %s", problem)
+        return Lock()
+
+
+def _read_again(path: Path) -> Lock | None:
+    try:
+        return load_lock(path)
+    except LockError as problem:
+        log.warning("the lock cannot be read, and the previous one stays in force: %s", problem)
         return None
+
+
+def _written(path: Path) -> tuple[int, int] | None:
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_mtime_ns, about.st_size
 
 
 class LockEnforcer:
@@ -93,7 +110,7 @@ class LockEnforcer:
         self._fingerprints: dict[str, str] = {}
         self._pins: dict[str, Pin | None] = {}
         self._pinned: dict[str, tuple[Pin, frozenset[str]]] = {}
-        self._recollections: dict[str, SnapshotCache] = {}
+        self._snapshot_caches: dict[str, SnapshotCache] = {}
         """Pins in the cache that were not read yet."""
         self._pinning: dict[str, Pinning] = {}
         self._aside: dict[str, Mapping[str, Change]] = {}
@@ -118,10 +135,36 @@ class LockEnforcer:
         """Where that lock is stored."""
         return self._memory.path
 
-    @property
-    def set_aside(self) -> Mapping[str, Mapping[str, Change]]:
-        """Hidden tools by server and the server's own name."""
-        return self._aside
+    def stamp(self) -> tuple[object, ...]:
+        """Return what differs after a lock file was written: its time and size."""
+        return tuple(_written(path) for path in (self._memory.path, self._memory.own_path) if path)
+
+    def read_again(self, servers: Iterable[ServerConfig]) -> tuple[str, ...]:
+        """Read the lock files again. A file that is missing or cannot be read changes nothing.
+
+        Returns:
+            The servers whose approved definitions are other ones. They must be listed again.
+        """
+        memory = self._memory
+        lock = (memory.path and _read_again(memory.path)) or memory.lock
+        own = lock if memory.own_path == memory.path else memory.own
+        if memory.own_path not in (None, memory.path):
+            own = _read_again(memory.own_path) or memory.own
+        if (lock, own) == (memory.lock, memory.own):
+            return ()
+        self._memory = replace(memory, lock=lock, own=own)
+        changed: list[str] = []
+        for server in servers:
+            name, used = server.name, self._lock_of(server)
+            pin = None if used is None else used.servers.get(name)
+            pinning: Pinning = server.pins or ("block" if used is not None else "warn")
+            if used is None or (pin, pinning) == (self._pins.get(name), self._pinning.get(name)):
+                continue
+            self._fingerprints[name] = fingerprint(server)
+            self._pins[name], self._pinning[name] = pin, pinning
+            self._snapshot_caches.pop(name, None)
+            changed.append(name)
+        return tuple(changed)
 
     def hidden(self) -> Iterator[Hidden]:
         """Yield the tools, resources, templates and prompts that the lock hides."""
@@ -154,7 +197,7 @@ class LockEnforcer:
         self._aside.pop(name, None)
         self._more_aside.pop(name, None)
         self._skills_aside.pop(name, None)
-        self._recollections.pop(name, None)
+        self._snapshot_caches.pop(name, None)
         if lock is None:
             self._fingerprints[name] += self._declared
             return self._recalled(name)
@@ -195,7 +238,7 @@ class LockEnforcer:
         found = recall(name, self._fingerprints[name])
         if found is None:
             return None
-        self._recollections[name] = found
+        self._snapshot_caches[name] = found
 
         def snapshot() -> Snapshot:
             return Snapshot(server=name) if found.pin is None else found.pin.snapshot
@@ -212,7 +255,7 @@ class LockEnforcer:
         """Whether the listing is identical to the cached one: the usual case. Does not read the cached
         definitions."""
         name = snapshot.server
-        found = self._recollections.pop(name, None)
+        found = self._snapshot_caches.pop(name, None)
         if found is None:
             return False
         from mooring.lock.compare import as_reported
@@ -222,7 +265,7 @@ class LockEnforcer:
         self._pins[name] = reported if same else found.pin
         return same
 
-    def judge(self, snapshot: Snapshot) -> tuple[Snapshot, Guard | None]:
+    def evaluate(self, snapshot: Snapshot) -> tuple[Snapshot, Guard | None]:
         """Return the visible part of a listing, and the check of requests against it."""
         name = snapshot.server
         if name not in self._fingerprints:

@@ -36,6 +36,8 @@ log = logger("mooring.policy")
 
 
 _MOST_PLANS = 20_000
+_MOST_DECISIONS = 10_000
+_ABSENT = object()
 _CALLER = re.compile(r"\b(?:principal|profile|now)\b")
 _NO_MORE = "Do not try again; tell the user what you wanted to do."
 
@@ -46,7 +48,7 @@ Decide = Callable[[ToolCall], "Decision | Verdict | bool | Awaitable[Decision | 
 class _Plan:
     """The decisions of the policies about one tool, as far as they are known without arguments."""
 
-    __slots__ = ("decision", "joint", "only", "otherwise", "variants")
+    __slots__ = ("_used", "decision", "joint", "only", "otherwise", "variants")
 
     def __init__(self, joint: JointPolicy, variants: Sequence[tuple[Tool, tuple[Residual, ...]]]) -> None:
         self.joint, self.variants = joint, variants
@@ -60,6 +62,20 @@ class _Plan:
         undecided = [rules for _, residuals in variants for rules in residuals if rules.rules]
         self.only = undecided[0] if len(variants) == len(undecided) == 1 else None
         """The only policy with undecided rules: the usual case."""
+        timed = any("now" in rule.variables for rules in undecided for rule in rules.rules)
+        used = [rules.arguments for rules in undecided]
+        self._used = None if timed or None in used else frozenset[str]().union(*filter(None, used))
+        """The arguments that decide, with the caller; None if the decision is not remembered."""
+
+    def key(self, arguments: Mapping[str, Any], context: CallContext) -> tuple[object, ...] | None:
+        """Return everything that the decision about a call depends on; None if it is not remembered."""
+        if self._used is None:
+            return None
+        values = [arguments.get(name, _ABSENT) for name in self._used]
+        if not all(map(_short, values)):
+            return None
+        # With the classes, because 1 and True are equal.
+        return (self, context.principal, context.profile, *values, *map(type, values))
 
     def decide(self, facts: Facts) -> Decision:
         """Return the decision about one call."""
@@ -93,8 +109,8 @@ class _Plan:
             for rules in residuals
         )
 
-    def mildest(self, facts: Facts | None = None) -> Decision:
-        """Return the mildest decision that is possible, whatever the arguments are."""
+    def most_permissive(self, facts: Facts | None = None) -> Decision:
+        """Return the most permissive decision that is possible, whatever the arguments are."""
         found = list[Decision]()
         for tool, residuals in self.variants:
             possible = list[list[Decision | None]]()
@@ -104,6 +120,13 @@ class _Plan:
                 possible.append([rules.final, *(rule.decision for rule in rules.rules)])
             found.append(self.joint.decide(tool, possible))
         return strictest(found)
+
+
+def _short(value: object) -> bool:
+    """Whether a decision is remembered with this value of an argument."""
+    if isinstance(value, str):
+        return len(value) <= 200
+    return value is None or value is _ABSENT or (isinstance(value, int) and abs(value) < 2**53)
 
 
 def _with_offset(now: datetime, zone: tzinfo) -> datetime:
@@ -145,6 +168,8 @@ class PolicyEnforcer:
         self._decide = decide
         self._service: DecisionService | None = None
         self._plans: dict[str, tuple[tuple[object, ...], _Plan]] = {}
+        self._decisions: dict[tuple[object, ...], Decision] = {}
+        """Decisions about earlier calls, by plan, caller and the values of the arguments that rules use."""
         self._rules: dict[str, tuple[tuple[Rule, ...], Residual]] = {}
         self._denied: dict[str, dict[str, tuple[str, str]]] = {}
         check_rules(current.config)
@@ -155,7 +180,7 @@ class PolicyEnforcer:
         self._denied.pop(snapshot.server, None)
         if snapshot.server in self._own or not joint.may_deny:
             return snapshot
-        judged = [(tool, self._made(tool).mildest()) for tool in snapshot.tools]
+        judged = [(tool, self._made(tool).most_permissive()) for tool in snapshot.tools]
         denied = {tool.name: (tool.remote_name, one.reason) for tool, one in judged if one.verdict == "deny"}
         if not denied:
             return snapshot
@@ -191,7 +216,7 @@ class PolicyEnforcer:
         if tool.server in self._own:
             return True
         plan = self._plan(tool)
-        return plan.decision is not None or plan.mildest(self._facts(tool, context)).verdict != "deny"
+        return plan.decision is not None or plan.most_permissive(self._facts(tool, context)).verdict != "deny"
 
     # --- calls ----------------------------------------------------------------------------------
 
@@ -214,7 +239,15 @@ class PolicyEnforcer:
         plan = self._plan(tool)
         if plan.decision is not None:
             return plan.decision
-        return plan.decide(self._facts(tool, context, arguments, now))
+        key = plan.key(arguments, context)
+        if key is not None and (known := self._decisions.get(key)) is not None:
+            return known
+        decision = plan.decide(self._facts(tool, context, arguments, now))
+        if key is not None:
+            if len(self._decisions) >= _MOST_DECISIONS:
+                self._decisions.clear()
+            self._decisions[key] = decision
+        return decision
 
     def replayed(
         self,
@@ -245,7 +278,7 @@ class PolicyEnforcer:
             if not inexact or all(one is not None and not one & inexact for one in used):
                 return plan.decide(facts)
         facts.arguments = None
-        found = plan.mildest(facts)
+        found = plan.most_permissive(facts)
         return found if plan.settled(facts) or found.verdict == "deny" else None
 
     async def permit(

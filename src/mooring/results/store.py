@@ -205,7 +205,7 @@ class Converter:
                 made.append(block)
             elif block.type in MEDIA and media > 0 and _bytes(block) <= min(room, LARGEST_MEDIUM):
                 media, room = media - 1, room - _bytes(block)
-                made.append(_sound(block))
+                made.append(_valid_block(block))
             else:
                 files -= 1
                 made.append(text_block(self.saved(block) if files >= 0 else _unsaved(block, _TOO_MANY)))
@@ -237,7 +237,7 @@ def _bytes(block: Block) -> int:
     return len(block.data or "") * 3 // 4
 
 
-def _sound(block: Block) -> Block:
+def _valid_block(block: Block) -> Block:
     """Return the block, or text if its data is invalid: providers reject the whole conversation for it."""
     data = block.data or ""
     if decoded(data) is None:

@@ -112,6 +112,7 @@ class ScriptCalls:
         self._observed, self._finished, self._on_call = observed, finished, on_call
         self._parallel = asyncio.Semaphore(MOST_PARALLEL)
         self._started = self._ended = 0
+        self._waiter: asyncio.Future[None] | None = None
 
     @staticmethod
     def arguments(stub: Stub, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,18 +133,37 @@ class ScriptCalls:
         Raises:
             Stopped: It is not known whether one of them took effect.
         """
-        tasks = {id_: task for id_ in pending if (task := calls[id_].task) is not None}
-        await asyncio.wait({*tasks.values(), lost}, return_when=asyncio.FIRST_COMPLETED)
+        tasks = [(id_, task) for id_ in pending if (task := calls[id_].task) is not None]
+        while not (done := [one for one in tasks if one[1].done()]) and not lost.done():
+            await self._change(lost)
         results: list[Settled] = []
-        for id_, task in tasks.items():
-            if task.done():
-                ok, value = task.result()
-                if calls[id_].state == "unknown":
-                    raise Stopped(_unknown(calls[id_]))
-                results.append((id_, ok, value))
+        for id_, task in done:
+            ok, value = task.result()
+            if calls[id_].state == "unknown":
+                raise Stopped(_unknown(calls[id_]))
+            results.append((id_, ok, value))
         return results
 
+    async def _change(self, lost: asyncio.Future[int]) -> None:
+        """Wait until a call ends or `lost` is done. `asyncio.wait` would need one more turn of the loop."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        lost.add_done_callback(self._wake)
+        try:
+            await self._waiter
+        finally:
+            lost.remove_done_callback(self._wake)
+
+    def _wake(self, _: object = None) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
     async def _made(self, call: ScriptCall) -> tuple[bool, bytes]:
+        try:
+            return await self._answer(call)
+        finally:
+            self._wake()  # this task is done when the waiting one continues
+
+    async def _answer(self, call: ScriptCall) -> tuple[bool, bytes]:
         async with self._parallel:
             SCRIPT.set(self._script)
             if (forwarded := FORWARDED.get()) is not None:

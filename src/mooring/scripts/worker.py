@@ -28,6 +28,8 @@ LONGEST_OUTPUT = 1 << 20
 LONGEST_SLEEP = 86_400.0
 """Seconds; the host ends the worker when the time of the script is over."""
 LONGEST_TRACEBACK = 4_000
+MOST_CHECKED = 32
+"""Programs that are remembered because they passed the check of types."""
 
 
 class ValueTooLarge(Exception):
@@ -49,6 +51,7 @@ class Driver:
         self._new: list[dict[str, Any]] = []
         self._new_size = 0
         self._dry = False
+        self._checked: set[tuple[str, str]] = set()
 
     # --- frames ---------------------------------------------------------------------------------
 
@@ -118,17 +121,27 @@ class Driver:
             os_policy=_policy(message),
         )
         self._session.__enter__()
-        return self._run(lambda: self._fed(code))
+        return self._run(lambda: self._fed(code, message["stubs"]))
 
-    def _fed(self, code: str) -> Any:
+    def _fed(self, code: str, stubs: str) -> Any:
         """Check the types, then start the program. Only certain mistakes stop it."""
-        try:
-            return self._session.feed_start(code, print_callback=self._print)
-        except self._monty.MontyTypingError as problem:
-            if found := self._lint.diagnostics(problem.display()):
-                self.send("invalid", problems=found)
-                return None
+        if (code, stubs) not in self._checked:
+            try:
+                started = self._session.feed_start(code, print_callback=self._print)
+                self._remember(code, stubs)
+                return started
+            except self._monty.MontyTypingError as problem:
+                if found := self._lint.diagnostics(problem.display()):
+                    self.send("invalid", problems=found)
+                    return None
+            self._remember(code, stubs)
         return self._session.feed_start(code, print_callback=self._print, skip_type_check=True)
+
+    def _remember(self, code: str, stubs: str) -> None:
+        """Keep a program that was checked, so that it is not checked again when it is run again."""
+        if len(self._checked) >= MOST_CHECKED:
+            self._checked.clear()
+        self._checked.add((code, stubs))
 
     def _load(self, message: dict[str, Any], data: bytes) -> None:
         self._prepare(message)

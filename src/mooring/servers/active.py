@@ -20,7 +20,7 @@ from mooring.core.extensions import SKILLS, declared
 from mooring.core.injection_scan import suspicion
 from mooring.core.json_values import heavy, remember, shared
 from mooring.core.redact import Redactor
-from mooring.core.types import EMPTY, Prompt, Resource, ResourceTemplate, Skill, Snapshot, Tool
+from mooring.core.types import EMPTY, Extension, Prompt, Resource, ResourceTemplate, Skill, Snapshot, Tool
 from mooring.errors import MooringError
 from mooring.lock.definitions import is_pinnable
 from mooring.servers.negotiate import Peer
@@ -169,6 +169,7 @@ Guard = Callable[[str, Mapping[str, Any]], MooringError | None]
 _OF_2026 = ("inputResponses", "requestState")
 MOST_VISITS = 256
 LISTS = frozenset(("tools/list", "prompts/list", "resources/list", "resources/templates/list", "skills/list"))
+_OF_SKILLS = ("skills/list", "resources/directory/read")
 TRACE = ("traceparent", "tracestate", "baggage")
 
 
@@ -184,7 +185,7 @@ class ActiveConnection:
     """Seconds for which the server declares its list of tools valid; 0 if it does not."""
     list_started: float = 0.0
     """When the last listing began, on the clock of `mooring.concurrency`."""
-    mourned: bool = False
+    loss_reported: bool = False
     """Whether a request has already reported that the transport was closed."""
     deferred: frozenset[str] = frozenset()
     """Tools that must be called as tasks (handshake era)."""
@@ -197,7 +198,15 @@ class ActiveConnection:
     visited: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
     """By elicitation id: set when the server reports that the user has finished at the URL (handshake
     era)."""
+    hides_extensions: bool = False
+    """Whether the server may have extensions that this connection cannot declare: an SDK leaves them out of
+    the reply to the handshake, and mooring chose the handshake."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def __post_init__(self) -> None:
+        peer = self.peer
+        undeclared = "extensions" not in peer.info.capabilities
+        self.hides_extensions = peer.era == "legacy" and not peer.single and undeclared
 
     def next_number(self) -> int:
         """Return a number that no other subscription on this transport has."""
@@ -288,19 +297,28 @@ class ActiveConnection:
             return await to_thread.run_sync(self.redact.within, page)
         return self.redact.within(page)
 
-    async def list(self, timeout: float) -> Snapshot:
-        """Return the current lists of the server; see `take_snapshot`."""
+    async def list(self, timeout: float, known: tuple[Extension, ...] = ()) -> Snapshot:
+        """Return the current lists of the server; see `take_snapshot`.
+
+        Args:
+            timeout: Seconds for each request.
+            known: Extensions that the server declared before, in any era.
+        """
+        hidden = known if self.hides_extensions else None
 
         async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
             # Lists are stored in the lock and shown to models, so secrets in them are redacted.
-            page = await self._redacted(await self.ask(method, params, timeout=timeout))
+            limit = min(timeout, WITHIN) if hidden is not None and method in _OF_SKILLS else timeout
+            page = await self._redacted(await self.ask(method, params, timeout=limit))
             if method == "tools/list" and (ttl := number(page.get("ttlMs"))) is not None:
                 self.ttl = max(ttl / 1000, 0.0)
             return page
 
         self.list_started = concurrency.monotonic()
         base.note(self.channel.server, "initialize", {}, self.peer.raw)
-        snapshot = _without_secrets(await take_snapshot(self.channel.server, self.peer, ask), self.redact)
+        taken = await take_snapshot(self.channel.server, self.peer, ask, hidden)
+        self.hides_extensions = self.hides_extensions and bool(taken.extensions)
+        snapshot = _without_secrets(taken, self.redact)
         if self.peer.era == "modern" and self.channel.kind == "http":
             snapshot, self.header_maps = mirrored(snapshot)
         if self.peer.era == "legacy" and "tasks" in self.peer.info.capabilities:
@@ -339,7 +357,7 @@ USUAL = "info"
 WITHIN = 5.0
 
 
-def louder(one: str, other: str) -> str:
+def more_verbose(one: str, other: str) -> str:
     """Return the more verbose of two log levels."""
     return min(one, other, key=LEVELS.index)
 
@@ -360,9 +378,18 @@ T = TypeVar("T")
 Ask = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
-async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
+async def take_snapshot(
+    server: str, peer: Peer, ask: Ask, hidden: tuple[Extension, ...] | None = None
+) -> Snapshot:
     """Return the current lists of the server. If the list of tools fails, there is no snapshot; another list
     that fails is left out with a warning.
+
+    Args:
+        server: Its name.
+        peer: The negotiated protocol.
+        ask: Sends one request.
+        hidden: The extensions known from other connections of a server that cannot declare any on this one.
+            Its skills are listed if it answers that request.
 
     Raises:
         WireError: the tools could not be listed.
@@ -373,7 +400,7 @@ async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
     templates: list[ResourceTemplate] = []
     prompts: list[Prompt] = []
     skills: list[Skill] = []
-    extensions = declared(server, offered)
+    extensions = declared(server, offered) if hidden is None else hidden
     warnings: list[str] = []
     failed: list[WireError] = []
 
@@ -393,6 +420,26 @@ async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
             if fault.code != METHOD_NOT_FOUND:
                 failed.append(fault)
 
+    async def probed() -> None:
+        nonlocal extensions
+        others = tuple(one for one in extensions if one.name != SKILLS)
+        try:
+            await _pages(server, "skills/list", "skills", wire.skill, ask, skills, warnings)
+        except WireError:
+            extensions = others
+            return
+        if others == extensions:
+            settings = {"directoryRead": True} if await reads_directories() else EMPTY
+            extensions = (*others, Extension(name=SKILLS, server=server, settings=settings))
+
+    async def reads_directories() -> bool:
+        # A later connection in the modern era must not differ in what it declares.
+        folders = [skill.uri.rpartition("/")[0] for skill in skills[:1]]
+        try:
+            return any([await ask("resources/directory/read", {"uri": folder}) for folder in folders])
+        except WireError:
+            return False
+
     async with anyio.create_task_group() as tasks:
         if "tools" in offered or not offered:
             tasks.start_soon(required)
@@ -403,7 +450,9 @@ async def take_snapshot(server: str, peer: Peer, ask: Ask) -> Snapshot:
             )
         if "prompts" in offered:
             tasks.start_soon(optional, "prompts/list", "prompts", wire.prompt, prompts)
-        if any(one.name == SKILLS for one in extensions):
+        if hidden is not None and "resources" in offered:
+            tasks.start_soon(probed)
+        elif any(one.name == SKILLS for one in extensions):
             tasks.start_soon(optional, "skills/list", "skills", wire.skill, skills)
     if failed:
         raise failed[0]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mooring.concurrency import EventHub, OrderedCallback, Tasks
 from mooring.config.logs import logger
 from mooring.config.models import ServerConfig
+from mooring.core.apps import RESERVED
 from mooring.core.builtin_tools import READ_SKILL
 from mooring.core.catalog import Catalog, Diff, Filter, diff, merge
 from mooring.core.discovery import OWNER, Mode, VisibleTools, always_shown, plan_exposure
@@ -33,7 +34,6 @@ log = logger("mooring.catalog")
 
 MAX_WARNINGS = 200
 """Warnings of merges that one host logs at most."""
-_RESERVED = "its server keeps it for its own pages (MCP Apps); only `host.view` can call it"
 MERGE_DELAY = 0.02
 """Seconds after which a change is merged and announced when there are listeners."""
 
@@ -110,7 +110,7 @@ class CatalogBuilder:
         Returns:
             The guard that compares requests with this listing; None if the lock does not block.
         """
-        visible, guard = self.pins.judge(snapshot)
+        visible, guard = self.pins.evaluate(snapshot)
         self.put(visible)
         return guard
 
@@ -266,10 +266,10 @@ class CatalogBuilder:
         style = self._current.style
         if (reserved := self.catalog.app_tools.get(tool)) is not None:
             return PolicyDenied(
-                f"{tool!r} is not called: {_RESERVED}",
+                f"{tool!r} is not called: {RESERVED}",
                 server=reserved.server,
                 tool=reserved.remote_name,
-                reason=_RESERVED,
+                reason=RESERVED,
             )
         return (
             self.pins.explain(tool, style)
@@ -303,10 +303,10 @@ class CatalogBuilder:
             ]
         for tool in self.catalog.app_tools.values():
             own = tool.remote_name
-            found.append(Hidden(server=tool.server, kind="tool", name=own, by="visibility", reason=_RESERVED))
+            found.append(Hidden(server=tool.server, kind="tool", name=own, by="visibility", reason=RESERVED))
         for name, server in self._table.configs.items():
             chosen, snapshot = Filter(allow=server.allow, deny=server.deny), self.snapshot(name)
-            for tool in snapshot.tools if snapshot is not None and chosen.choosy else ():
+            for tool in snapshot.tools if snapshot is not None and chosen.restricts else ():
                 if not chosen.passes(tool.remote_name):
                     why = "`allow` or `deny` of the server"
                     one = Hidden(server=name, kind="tool", name=tool.remote_name, by="filter", reason=why)

@@ -19,7 +19,7 @@ from mooring.core.types import EMPTY, Block, CachedSnapshot, Era, Result, Server
 from mooring.core.value import replace
 from mooring.errors import AuthNeeded, CallTimeout, ConfigError, MooringError, ServerError, raise_alone
 from mooring.servers.active import Guard
-from mooring.servers.elicitation import ELICIT, ElicitationHandler, Task, converse, failed, passed_on, task_in
+from mooring.servers.elicitation import ELICIT, ElicitationHandler, Task, failed, finished, passed_on, task_in
 from mooring.servers.eras import EraConnections, pid_of
 from mooring.servers.requests import RelistLimit, RequestSender
 from mooring.servers.start_queue import StartLimit
@@ -52,7 +52,7 @@ class InputRounds:
     def __init__(self, sender: RequestSender, about: str, end: float) -> None:
         self._sender, self._about, self._end = sender, about, end
         self._supervisor = sender.supervisor
-        self._visits: set[str] = set()
+        self._opened_ids: set[str] = set()
         """Elicitation ids of the URLs that the user has opened."""
         self._server = sender.supervisor.config.name
         self._started = concurrency.monotonic()
@@ -75,7 +75,7 @@ class InputRounds:
             return await self._sender.ask(method, params, self._about, self._end, **options)
 
         try:
-            raw = await converse(raw, send, params, self._answer)
+            raw = await finished(raw, send, params, self._answer)
             kind = raw.get("resultType")
             if kind not in ("complete", "task", None) and not (kind == "input_required" and passed_on()):
                 raise failed("the response has an unknown resultType")
@@ -90,7 +90,7 @@ class InputRounds:
         try:
             async with asyncio.timeout(self._end - concurrency.monotonic()):
                 key = params.get("elicitationId") if method == ELICIT else None
-                if key in self._visits:
+                if key in self._opened_ids:
                     raise failed("it asks again for a URL that the user has opened before")
                 answer = await self._supervisor.answer(method, params)
                 if isinstance(key, str):
@@ -117,7 +117,7 @@ class InputRounds:
             return
         if answer.get("action") != "accept":
             raise failed("the user did not open the requested URL")
-        self._visits.add(key)
+        self._opened_ids.add(key)
         with suppress(TimeoutError):  # then the next attempt shows whether they have
             async with asyncio.timeout(VISIT_WAIT):
                 await done.wait()
@@ -250,7 +250,7 @@ class Connection:
 
     async def start(self) -> None:
         """Connect now, even if the configuration says `start: lazy`."""
-        self.supervisor.kick()
+        self.supervisor.connect_now()
 
     async def stop(self) -> None:
         """Stop the connection and everything that belongs to it."""
@@ -328,7 +328,7 @@ class Connection:
         """
         done = await (await self._access()).logout()
         if self.supervisor.live is not None:
-            self.supervisor.live.channel.die("logged out")
+            self.supervisor.live.channel.mark_closed("logged out")
         return done
 
     async def _access(self) -> Credentials:
@@ -353,7 +353,7 @@ class Connection:
 
     def _logged_in(self) -> None:
         if self.supervisor.live is None:
-            self.supervisor.kick()
+            self.supervisor.connect_now()
         else:
             self.supervisor.lists.mark_dirty()
 
@@ -394,7 +394,7 @@ class Connection:
         if (wanted := self._eras.wanted(tool)) is not None:
             sender = await self._eras.sender(wanted, end)
         # A progress token is always sent, so that a server can reset the idle timeout.
-        options: dict[str, Any] = {"idle": idle, "on_progress": on_progress or _unheard, "meta": meta}
+        options: dict[str, Any] = {"idle": idle, "on_progress": on_progress or _ignore_progress, "meta": meta}
         options["again"] = any(fnmatchcase(tool, glob) for glob in config.idempotent)
         try:
             params = _call_params(sender, tool, arguments)
@@ -424,8 +424,10 @@ class Connection:
         None without a connection."""
         end = concurrency.monotonic() + self.config.call_limits(timeout)[0]
         sender = await self._eras.sender(self._eras.learned(tool, wanted), end)
-        live = sender.supervisor.live
-        return None if live is None else live.peer.era
+        try:
+            return (sender.supervisor.live or await sender.live(end)).peer.era
+        except (WireError, MooringError):
+            return None  # the call raises the error
 
     async def ping(self, timeout: float) -> float:
         """Return the seconds of one round trip; connecting and the response share `timeout`.
@@ -531,7 +533,7 @@ class Connection:
             raise_alone(call_error(fault, self.name, about, elapsed, words, self.supervisor.redact))
 
 
-async def _unheard(progress: float, total: float | None, message: str | None) -> None:
+async def _ignore_progress(progress: float, total: float | None, message: str | None) -> None:
     pass
 
 

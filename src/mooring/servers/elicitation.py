@@ -187,7 +187,7 @@ Send = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 AnswerInput = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
-async def converse(
+async def finished(
     raw: dict[str, Any], send: Send, params: dict[str, Any], answer: AnswerInput
 ) -> dict[str, Any]:
     """Return the final result: input requests are answered, and the request is sent again.
@@ -209,7 +209,7 @@ async def converse(
         requests, state = raw.get("inputRequests"), raw.get("requestState")
         sent = dict(params)
         if requests:
-            sent["inputResponses"] = await fulfil(requests, answer)
+            sent["inputResponses"] = await answer_inputs(requests, answer)
         elif state is None:
             raise failed("it asks for input without naming any")
         else:
@@ -226,7 +226,7 @@ def passed_on() -> bool:
     return forwarded is not None and forwarded.answers
 
 
-async def fulfil(requests: object, answer: AnswerInput) -> dict[str, Any]:
+async def answer_inputs(requests: object, answer: AnswerInput) -> dict[str, Any]:
     """Return the responses to a server's input requests, by key.
 
     Raises:
@@ -362,7 +362,7 @@ class Task:
             return
         if len(self._answered) + len(new) > MOST_ANSWERS:
             raise failed(f"it asked for input more than {MOST_ANSWERS} times and was cancelled")
-        answers = await fulfil(new, self._answer)
+        answers = await answer_inputs(new, self._answer)
         self._answered |= new.keys()
         await self._ask("tasks/update", {"taskId": self.id, "inputResponses": answers})
 

@@ -287,7 +287,13 @@ class EraConnections:
         self._only = dict.fromkeys(other.keys() - own.keys(), there)
         self._only |= dict.fromkeys(own.keys() - other.keys(), here)
         more = tuple(tool for name, tool in other.items() if name not in own)
-        return replace(snapshot, tools=(*snapshot.tools, *more)) if more else snapshot
+        # Servers may declare their extensions in the modern era only.
+        declared = self._seen.extensions if there == "modern" else ()
+        extensions = {one.name: one for one in (*snapshot.extensions, *declared)}
+        found = tuple(extensions[name] for name in sorted(extensions))
+        if not more and found == snapshot.extensions:
+            return snapshot
+        return replace(snapshot, tools=(*snapshot.tools, *more), extensions=found)
 
 
 def _could_not_ask(era: Era, said: str) -> bool:

@@ -53,7 +53,7 @@ class Freshness:
         self.in_use = False
         """Whether a call succeeded since the last listing; set it with `use()`."""
         self._active = False
-        self._standing = live.peer.era == "legacy"
+        self._subscribed = live.peer.era == "legacy"
         self._announced: set[str] = set()
         """Kinds of lists of which a change was announced on this connection."""
         self._noticed_at = 0.0
@@ -63,7 +63,7 @@ class Freshness:
         self._took = 0.0
         self._news = anyio.Event()
         self._acknowledged = anyio.Event()
-        self._stood = False
+        self._was_subscribed = False
         self._listings = 0
         self._failures = 0
 
@@ -77,16 +77,16 @@ class Freshness:
         period = self._period()
         if self._listed_at is None or concurrency.monotonic() - self._listed_at > period:
             return None
-        if self._standing and not self._unannounced and self._live.channel.kind in ONE_STREAM:
+        if self._subscribed and not self._unannounced and self._live.channel.kind in ONE_STREAM:
             kinds = self._kinds()
             if kinds and self._announced.issuperset(kinds):
                 return min(max(SHORTEST, DEBOUNCE + 2 * self._took), period)
         return period
 
     @property
-    def unsure(self) -> bool:
+    def uncertain(self) -> bool:
         """Whether the subscription was active and is interrupted: changes meanwhile are not announced."""
-        return self._stood and not self._standing
+        return self._was_subscribed and not self._subscribed
 
     async def run(self) -> None:
         async with anyio.create_task_group() as tasks:
@@ -96,11 +96,11 @@ class Freshness:
 
     def acknowledged(self) -> None:
         """Record that the subscription is active."""
-        self._standing = True
+        self._subscribed = True
         if self._listings:
             # Nothing is replayed: earlier changes are only visible in the lists.
-            self._missed() if self._stood else self._mark_dirty()
-        self._stood = True
+            self._missed() if self._was_subscribed else self._mark_dirty()
+        self._was_subscribed = True
         self._acknowledged.set()
 
     def announced(self, method: str) -> None:
@@ -163,13 +163,13 @@ class Freshness:
                 log.debug("%s: its subscription ended: %s", self._live.channel.server, fault)
                 if fault.code == METHOD_NOT_FOUND:
                     return  # it declares notifications and cannot send them: poll instead
-            self._standing = False
+            self._subscribed = False
             self._listings += 1
             now = anyio.current_time()
             if self._acknowledged.is_set():
                 wait, since = FIRST_WAIT, now
             elif now - since > PATIENCE:
-                self._live.channel.die("its subscription could not be opened again")
+                self._live.channel.mark_closed("its subscription could not be opened again")
                 return
             await anyio.sleep(wait * random.uniform(0.8, 1.2))
             wait = min(wait * 2, LONGEST_WAIT)
@@ -229,8 +229,8 @@ class Relister:
     @property
     def outdated(self) -> bool:
         """Whether the lists may have changed since they were last listed."""
-        unsure = self._freshness is not None and self._freshness.unsure
-        return self._dirty or unsure or self._under_way is not None
+        uncertain = self._freshness is not None and self._freshness.uncertain
+        return self._dirty or uncertain or self._under_way is not None
 
     async def settle(self) -> None:
         """Wait for a listing because the lists are `outdated`. Raises as `ask`."""
@@ -260,10 +260,10 @@ class Relister:
 
     async def run(self, live: ActiveConnection, freshness: Freshness) -> None:
         """List when it is due, until the connection ends."""
-        while live.channel.death is None:
+        while live.channel.closed_reason is None:
             await self._wake.wait()
             self._wake.clear()
-            if live.channel.death is None and (self._dirty or self._callers):
+            if live.channel.closed_reason is None and (self._dirty or self._callers):
                 await self._list(live, freshness)
 
     async def _list(self, live: ActiveConnection, freshness: Freshness) -> None:
@@ -278,7 +278,7 @@ class Relister:
         finally:
             self._under_way.set_result(None)
             self._under_way = None
-        if live.channel.death is not None:
+        if live.channel.closed_reason is not None:
             self._callers += asked  # the callers get the reason why the connection was closed
             return
         if problem is not None:

@@ -266,7 +266,7 @@ class _Negotiation:
         if received.request == "initialize":
             version = str(raw["protocolVersion"])
             self._channel.settle(version, modern=False)
-            await self._channel.tell("notifications/initialized")
+            await self._channel.notify("notifications/initialized")
             return Peer(
                 era="legacy",
                 protocol=version,

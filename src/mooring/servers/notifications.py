@@ -100,17 +100,17 @@ class ResourceSubscriptions:
             return
         self._newest = key
         said = params.get("notifications")
-        honoured = cast("Mapping[str, Any]", said).get("resourceSubscriptions", ()) if said else asked
+        accepted = cast("Mapping[str, Any]", said).get("resourceSubscriptions", ()) if said else asked
         for uri in asked:
             waiter = self._waiting.get(uri)
             if waiter is not None and not waiter.done():
-                if uri in honoured:
+                if uri in accepted:
                     waiter.set_result(None)
                 else:
                     waiter.set_exception(_unwatched())
         self._opened[key].set()
 
-    def heeds(self, key: str) -> bool:
+    def is_newest(self, key: str) -> bool:
         """Whether to use a notification: while a subscription is replaced, both send the same ones."""
         return not key.startswith(PREFIX) or key == self._newest
 
@@ -266,7 +266,7 @@ class NotificationRouter:
             elif key not in live.task_keys:
                 freshness.acknowledged()
         elif method == UPDATED and isinstance(uri := params.get("uri"), str):
-            if self.watching is None or self.watching.heeds(subscription_id(params)):
+            if self.watching is None or self.watching.is_newest(subscription_id(params)):
                 self._updated(uri)
         elif method in NOTICES and (tell := live.task_news.get(str(params.get("taskId")))) is not None:
             tell()

@@ -101,6 +101,17 @@ class Reconfigurer:
         """Read the files again; see `Host.reload`."""
         if self._load is not None:
             await self._take_over(await asyncio.to_thread(self._read_again))
+            await self.read_lock()
+
+    async def read_lock(self) -> None:
+        """Read the lock again, and list the connected servers again whose approved definitions it changes."""
+        pins = self._catalog.pins
+        names = await asyncio.to_thread(pins.read_again, self._current.config.servers)
+        if names:
+            log.info("the lock was read again: servers=%s", ", ".join(names))
+        running = [self._manager.connections[name] for name in names if name in self._manager.connections]
+        live = [connection.supervisor for connection in running if connection.state == "connected"]
+        await asyncio.gather(*(one.refresh() for one in live), return_exceptions=True)
 
     # --- inside ---------------------------------------------------------------------------------
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from mooring import concurrency
+from mooring.core.apps import RESERVED
 from mooring.core.breaker import Breaker, BreakerState
 from mooring.core.types import EMPTY
 from mooring.errors import (
@@ -17,6 +19,7 @@ from mooring.errors import (
     MooringError,
     NotTrusted,
     Overloaded,
+    PolicyDenied,
     raise_alone,
 )
 from mooring.servers.active import ActiveConnection
@@ -122,6 +125,8 @@ def _new_gate(supervisor: Supervisor) -> ConcurrencyLimiter:
 MAX_RETRY_AFTER = 30.0
 HEALTHY = ("answer", "auth")
 """Errors that do not count against the transport: the server has responded."""
+FOR_PAGE: ContextVar[bool] = ContextVar("mooring_for_page", default=False)
+"""Whether a call is made for a page of the server (MCP Apps)."""
 GUARDED = frozenset(
     (
         *("tools/call", "prompts/get", "resources/read", "completion/complete"),
@@ -185,6 +190,7 @@ class RequestSender:
                 live = self.supervisor.live or await self.live(end)
                 if self.supervisor.guard is not None and method in GUARDED:
                     live = await self._guarded(method, params, about, end)
+                self._check_visibility(method, params)
                 left = max(end - concurrency.monotonic(), 0.0)
                 if self.supervisor.lease is not None:
                     self._check_lease(about)
@@ -198,16 +204,17 @@ class RequestSender:
                     live = self.supervisor.live or await self.live(end)
                     if self.supervisor.guard is not None and method in GUARDED:
                         live = await self._guarded(method, params, about, end)
+                    self._check_visibility(method, params)
                     left = max(end - concurrency.monotonic(), 0.0)
                     if self.supervisor.lease is not None:
                         self._check_lease(about)
                     result = await self._last(live, method, params, left, idle, on_progress, meta)
                 self._breaker.succeeded()
-                self.supervisor.attempts.restarts.forgive()
+                self.supervisor.attempts.restarts.clear()
                 counted = True
                 return result
             except WireError as fault:
-                counted = self._tell_breaker(fault)
+                counted = self._count_fault(fault)
                 elapsed, words = concurrency.monotonic() - started, fault.failure_reason
                 server, redact = self.supervisor.config.name, self.supervisor.redact
                 raise_alone(call_error(fault, server, about, elapsed, words, redact))
@@ -219,6 +226,15 @@ class RequestSender:
                 self._idle.set()
             if probe and not counted:
                 self._breaker.abandoned()
+
+    def _check_visibility(self, method: str, params: Mapping[str, Any]) -> None:
+        """Refuse a call of a tool that only pages may call. The catalog may have shown it: an old lock or an
+        older listing does not say who may call a tool."""
+        reserved = self.supervisor.reserved
+        if reserved and method == "tools/call" and params["name"] in reserved and not FOR_PAGE.get():
+            tool = params["name"]
+            text = f"{tool!r} is not called: {RESERVED}"
+            raise PolicyDenied(text, server=self._name, tool=tool, reason=RESERVED)
 
     def _check_lease(self, about: str) -> None:
         """Refuse a request to a server that this node may not use any more."""
@@ -288,11 +304,11 @@ class RequestSender:
         and time is left (None: no further attempt). If not, the reason why the transport was closed is added
         to the fault."""
         if fault.kind in ("session", "refused", "auth") and fault.status != 403:
-            live.channel.die(str(fault))  # a new connection shows the cause
+            live.channel.mark_closed(str(fault))  # a new connection shows the cause
         if left is not None and await self._worth_repeating(fault, again, left):
             return True
-        if live.channel.death is not None:
-            fault.news, live.mourned = not live.mourned, True
+        if live.channel.closed_reason is not None:
+            fault.news, live.loss_reported = not live.loss_reported, True
             fault.failure_reason = await live.channel.failure_reason()
         return False
 
@@ -355,7 +371,7 @@ class RequestSender:
             )
             raise CallTimeout(problem, server=name, tool=about, elapsed=timeout, outcome="not sent") from None
 
-    def _tell_breaker(self, fault: WireError) -> bool:
+    def _count_fault(self, fault: WireError) -> bool:
         if not fault.news:
             return False  # one lost connection counts as one failure, for any number of calls
         if fault.kind in HEALTHY:

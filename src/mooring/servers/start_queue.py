@@ -85,10 +85,10 @@ class StartLimit:
         return len(self._held)
 
     async def enter(self, urgency: Callable[[], Urgency]) -> StartSlot:
-        """Wait for a slot. Call `reconsider()` when `urgency` has risen."""
+        """Wait for a slot. Call `update_order()` when `urgency` has risen."""
         turn: asyncio.Future[StartSlot] = asyncio.get_running_loop().create_future()
         self._queue[turn] = urgency
-        self.reconsider()
+        self.update_order()
         try:
             return await turn
         except BaseException:
@@ -97,7 +97,7 @@ class StartLimit:
                 turn.result().release()
             raise
 
-    def reconsider(self) -> None:
+    def update_order(self) -> None:
         """Grant the slots that are free."""
         while self._queue:
             turn = max(self._queue, key=lambda one: self._queue[one]())  # the first of the most urgent
@@ -115,13 +115,13 @@ class StartLimit:
     def release(self, slot: StartSlot) -> None:
         if slot in self._held:
             self._held.discard(slot)
-            self.reconsider()
+            self.update_order()
 
     def _sample(self) -> None:
         self._timer = None
         if self._queue:
             self._held -= {slot for slot in self._held if slot.spare()}
-            self.reconsider()
+            self.update_order()
 
 
 class ConnectTimer:
@@ -136,7 +136,7 @@ class ConnectTimer:
         self._expire = expire
         self._loop = asyncio.get_running_loop()
         self._handle: asyncio.TimerHandle | None = None
-        self._due = self._due_really = 0.0
+        self._due = self._due_monotonic = 0.0
         self._checked = 0.0
         self._extended = 0.0
         self._pid: int | None = None
@@ -163,24 +163,24 @@ class ConnectTimer:
 
     def _run(self, seconds: float) -> None:
         self.stop()
-        self._due, self._due_really = self._loop.time() + seconds, time.monotonic() + seconds
+        self._due, self._due_monotonic = self._loop.time() + seconds, time.monotonic() + seconds
         self._handle = self._loop.call_at(self._due, self._fire)
 
     def _fire(self) -> None:
         self._handle = None
-        owed = min(self._lost_time(), MOST_EXTENSION * self._timeout - self._timeout - self._extended)
-        if owed < max(0.05, self._timeout / 100):
+        extension = min(self._lost_time(), MOST_EXTENSION * self._timeout - self._timeout - self._extended)
+        if extension < max(0.05, self._timeout / 100):
             self._expire()
             return
-        self._extended += owed
-        self._run(owed)
+        self._extended += extension
+        self._run(extension)
 
     def _lost_time(self) -> float:
         """Return the seconds since the last check in which the child could not run or the event loop was
         blocked."""
         now = time.monotonic()
         # A clock that was turned forward (`mooring.testing`) is not a blocked loop: that takes real time.
-        late = max(min(now - self._due_really, self._loop.time() - self._due), 0.0)
+        late = max(min(now - self._due_monotonic, self._loop.time() - self._due), 0.0)
         if self._pid is None or (usage := cpu_usage(self._pid)) is None:
             return late
         waited, passed = usage[1] - self._waited, now - self._checked

@@ -75,11 +75,11 @@ def _explained(problem: BaseException, config: ServerConfig, last_output: Sequen
             return ConnectError("\n".join([text, *last_output]), server=name)
         return ConnectError(str(problem), server=name)
     if isinstance(problem, TimeoutError):
-        patience = (
+        waited = (
             f"no answer within {config.connect_timeout:g} s; "
             "raise `connect_timeout` if it is only slow to start"
         )
-        return ConnectError("\n".join([patience, *last_output]), server=name)
+        return ConnectError("\n".join([waited, *last_output]), server=name)
     if isinstance(problem, CannotStart | Incompatible | ConfigError):
         return Permanent(str(problem), server=name)
     if isinstance(problem, OSError):
@@ -165,7 +165,7 @@ class ConnectHistory:
         self._connected_before = False
         self.connects = 0
         """How often the server was connected."""
-        self._in_vain = 0
+        self._failed_attempts = 0
         """Failed attempts since the server was last connected."""
 
     def opened(self) -> Callable[[], None]:
@@ -180,24 +180,24 @@ class ConnectHistory:
         """Record the negotiated protocol of a server that has been listed."""
         self.era, self.guessed, self._exits = peer.era, False, False
         self.seen = max(self.seen or "", peer.protocol)
-        self._connected_before, self._in_vain = True, 0
+        self._connected_before, self._failed_attempts = True, 0
         self.connects += 1
 
-    def failed(self, *, rested: bool, waiting: bool) -> float:
+    def failed(self, *, full_wait: bool, waiting: bool) -> float:
         """Count a failed attempt; return the seconds to wait: 1, 2, 4, 8, 16, 30, each ± 20 %.
 
         Args:
-        rested: False if a caller ended the wait before it; then the next wait is not longer.
+        full_wait: False if a caller ended the wait before it; then the next wait is not longer.
             waiting: Whether callers wait. A server that was connected before is tried again for them at once.
         """
-        self._failures = self._failures + 1 if rested or self.flooding else max(self._failures, 1)
-        self._in_vain += 1
+        self._failures = self._failures + 1 if full_wait or self.flooding else max(self._failures, 1)
+        self._failed_attempts += 1
         if self.flooding:
             return backoff(self._failures, random.random())
-        if waiting and self._connected_before and self._in_vain < TRIES:
+        if waiting and self._connected_before and self._failed_attempts < TRIES:
             return self._guarded(0.0)
         delay = backoff(self._failures, random.random())
-        return delay if rested else self._guarded(delay)
+        return delay if full_wait else self._guarded(delay)
 
     def lost(self, lived: float, *, waiting: bool) -> float:
         """Count a connection that ended after `lived` seconds; return the seconds to wait."""
@@ -288,9 +288,9 @@ class StateReporter:
             log.info("%s: %s -> %s%s", self.config.name, old, state, f" ({reason})" if reason else "")
             self._emit(StateChanged(server=self.config.name, old=old, new=state, reason=reason))
             if state == "needs-auth":
-                self._tell_auth(reason or "")
+                self._note_auth(reason or "")
 
-    def _tell_auth(self, reason: str) -> None:
+    def _note_auth(self, reason: str) -> None:
         login = self.access is not None and self.access.wanted is not None
         self._emit(events.LoginNeeded(server=self.config.name, reason=reason, login=login))
 

@@ -15,6 +15,7 @@ import anyio
 from mooring import concurrency
 from mooring.config.logs import logger
 from mooring.config.models import ServerConfig, Target
+from mooring.core.apps import reserved_names
 from mooring.core.breaker import Restarts
 from mooring.core.events import Event, ServerConnected, ServerLost
 from mooring.core.redact import Redactor
@@ -84,6 +85,8 @@ class Supervisor(StateReporter):
         )
         self._known = known
         self._listed: Snapshot | None = None
+        self.reserved: frozenset[str] = frozenset()
+        """Tools of the current listing that only pages may call."""
         self.live: ActiveConnection | None = None
         """The active connection; None as soon as its transport is closed."""
         self.connected_at: float | None = None
@@ -108,14 +111,14 @@ class Supervisor(StateReporter):
         self._slot: StartSlot | None = None
         self._urgency: Urgency = 0
         self._timer: ConnectTimer | None = None
-        self._rested = True
+        self._full_wait = True
         self._given_up = False
         """Whether this attempt has failed and its callers have the error; its child may still be ending."""
         self._last_output: list[str] = []
         self._waiters: list[asyncio.Future[ActiveConnection]] = []
-        self._kick = asyncio.Event()
-        self._kick_by_waiters = False
-        """Whether only callers that wait for an attempt have set `_kick`."""
+        self._wake = asyncio.Event()
+        self._woken_by_waiters = False
+        """Whether only callers that wait for an attempt have set `_wake`."""
         self._life = anyio.CancelScope()
         self._clock = anyio.CancelScope()
         if not enabled:
@@ -131,13 +134,13 @@ class Supervisor(StateReporter):
             self._listed = self._known.snapshot if self._known else Snapshot(server=self.config.name)
         return self._listed
 
-    def kick(self, urgency: Urgency = 2) -> None:
+    def connect_now(self, urgency: Urgency = 2) -> None:
         """Connect now: end the wait for a retry, or start a lazy server."""
-        self._kick.set()
-        self._kick_by_waiters = False
+        self._wake.set()
+        self._woken_by_waiters = False
         if urgency > self._urgency:
             self._urgency = urgency
-            self._starts.reconsider()
+            self._starts.update_order()
 
     async def introduce(self) -> Target:
         """Return the resolved target, and set `access` for it. Raises ConfigError if a secret is missing."""
@@ -152,7 +155,7 @@ class Supervisor(StateReporter):
                 target,
                 way,
                 self.access,
-                self._tell_auth,
+                self._note_auth,
                 self.principal,
                 self._pool.grants,
                 partial(self._resolve, self.config),
@@ -189,7 +192,7 @@ class Supervisor(StateReporter):
             raise self.problem or Permanent("it is disabled in the configuration", server=self.config.name)
         if self.ended.is_set():
             raise Permanent("its connection was closed", server=self.config.name)
-        due = self.state == "pending" or self._kick.is_set() or self._may_try()
+        due = self.state == "pending" or self._wake.is_set() or self._may_try()
         if self.problem is not None and not due:
             raise self.problem
         return await self._wait(timeout, urgency)
@@ -202,10 +205,15 @@ class Supervisor(StateReporter):
         """
         if self.state == "disabled" or self.ended.is_set():
             raise self.problem or Permanent("it is disabled or closed", server=self.config.name)
-        if self.live is None:
-            await self._wait(None, 1)
-            return
-        await self.lists.ask()
+        live = self.live
+        if live is not None:
+            try:
+                await self.lists.ask()
+                return
+            except MooringError:
+                if live.channel.closed_reason is None:
+                    raise
+        await self._wait(None, 1)  # also if its session had expired: the new connection lists
 
     def privately(self, session: str | None, publish: Callable[[Snapshot], Guard | None]) -> None:
         """Make this the private connection of one session: its states are not those of the server."""
@@ -224,7 +232,7 @@ class Supervisor(StateReporter):
     async def stop(self) -> None:
         """Stop the supervisor: running calls are cancelled, the child and its descendants ended."""
         self._life.cancel()
-        self._tell(self._waiters, self._gone())
+        self._fail_waiters(self._waiters, self._gone())
         await self.ended.wait()
 
     def _gone(self) -> MooringError:
@@ -239,9 +247,9 @@ class Supervisor(StateReporter):
 
     async def _wait(self, timeout: float | None, urgency: Urgency | None) -> ActiveConnection:
         if urgency is not None:
-            by_waiters = self._kick_by_waiters or not self._kick.is_set()
-            self.kick(urgency)
-            self._kick_by_waiters = by_waiters
+            by_waiters = self._woken_by_waiters or not self._wake.is_set()
+            self.connect_now(urgency)
+            self._woken_by_waiters = by_waiters
         waiter: asyncio.Future[ActiveConnection] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -263,14 +271,14 @@ class Supervisor(StateReporter):
         try:
             with self._life:
                 if self.config.start == "lazy":
-                    await self._kick.wait()
+                    await self._wake.wait()
                 while True:
-                    self._kick.clear()
+                    self._wake.clear()
                     await self._once()
-                    self._rested = await self._rest()
+                    self._full_wait = await self._rest()
         finally:
             self.live = None
-            self._tell(self._waiters, self._gone())
+            self._fail_waiters(self._waiters, self._gone())
             self.lists.fail(self._gone())
             self.settled.set()
             self.ended.set()
@@ -279,7 +287,7 @@ class Supervisor(StateReporter):
         """Connect and serve until it ends; the only broad `except` of the library."""
         self._to("pending", self.problem)
         self._last_output, self._given_up = [], False
-        born = concurrency.monotonic()
+        opened_at = concurrency.monotonic()
         try:
             reason = await self._connect_and_serve()
         except Exception as group:
@@ -292,8 +300,8 @@ class Supervisor(StateReporter):
             return
         finally:
             self.live = self.connected_at = self.freshness = None
-        lived = concurrency.monotonic() - born
-        if lived > STABLE:
+        duration = concurrency.monotonic() - opened_at
+        if duration > STABLE:
             self._warned.clear()
         self._warn_once(f"server {self.config.name!r} was lost: {reason}")
         self._emit(ServerLost(server=self.config.name, reason=reason))
@@ -301,7 +309,7 @@ class Supervisor(StateReporter):
         if self.attempts.flooding:
             self._give_up(problem)
         else:  # calls that have come since the loss wait for the next connection
-            self._fail(problem, self.attempts.lost(lived, waiting=bool(self._waiters)))
+            self._fail(problem, self.attempts.lost(duration, waiting=bool(self._waiters)))
 
     def _give_up(self, problem: MooringError) -> None:
         """Fail this attempt. Callers get the error now; the child may still be ending."""
@@ -309,7 +317,7 @@ class Supervisor(StateReporter):
         self._end_start()
         if self.attempts.flooding:
             problem = Flooding(str(problem), server=self.config.name)
-        self._fail(problem, self.attempts.failed(rested=self._rested, waiting=bool(self._waiters)))
+        self._fail(problem, self.attempts.failed(full_wait=self._full_wait, waiting=bool(self._waiters)))
 
     def _end_start(self) -> None:
         """Release the slot and the timer of a start that has ended."""
@@ -337,10 +345,10 @@ class Supervisor(StateReporter):
         self.lists.fail(problem)
         if delay or self.next_try is None:
             self._to(state, problem)
-            self._tell(self._waiters, problem)
-            if self._kick_by_waiters:
+            self._fail_waiters(self._waiters, problem)
+            if self._woken_by_waiters:
                 # They waited for the current attempt and have its result: they must not cause another one.
-                self._kick.clear()
+                self._wake.clear()
         else:
             self._to("pending", problem)
 
@@ -349,7 +357,7 @@ class Supervisor(StateReporter):
         with anyio.move_on_after(
             math.inf if self.next_try is None else self.next_try - concurrency.monotonic()
         ) as rest:
-            await self._kick.wait()
+            await self._wake.wait()
         self.next_try = None
         return rest.cancelled_caught
 
@@ -429,7 +437,8 @@ class Supervisor(StateReporter):
                 self.notices.attach(live, freshness)
                 channel.spawn(freshness.run)
                 self.lists.begin(freshness)
-                listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
+                listed = await live.list(self.config.list_timeout, self.snapshot.extensions)
+                listed = doubted(listed, self.attempts.seen)
                 snapshot = await compared(self._listed, self.extend(listed))
                 if self.log_level is not None:
                     await set_level(live, self.log_level)
@@ -444,7 +453,7 @@ class Supervisor(StateReporter):
             self._end_start()
             channel.listed = True
             self.attempts.connected(peer)
-            channel.on_death = self._died
+            channel.on_closed = self._channel_closed
             freshness.listed()
             self.notices.connected(live, self.config.list_timeout)
             self._online(live, snapshot)
@@ -459,7 +468,7 @@ class Supervisor(StateReporter):
         Raises:
             _Again: another transport or era is due.
         """
-        if isinstance(fault, WireError) and channel.death is not None:
+        if isinstance(fault, WireError) and channel.closed_reason is not None:
             fault.args = (await channel.failure_reason(),)
         self._last_output = channel.last_output()
         if isinstance(fault, WireError) and fault.kind == "auth":
@@ -471,6 +480,7 @@ class Supervisor(StateReporter):
     def _online(self, live: ActiveConnection, snapshot: Snapshot) -> None:
         name = self.config.name
         self.live, self._listed, self._known = live, snapshot, None
+        self.reserved = reserved_names(snapshot.tools)
         self.connected_at = time.time()
         if self.access is not None:
             self.access.accepted()
@@ -482,7 +492,7 @@ class Supervisor(StateReporter):
             if not waiter.done():
                 waiter.set_result(live)
 
-    def _died(self, reason: str) -> None:
+    def _channel_closed(self, reason: str) -> None:
         """Remove the closed connection synchronously, so that no request uses it."""
         self.live = None
         self.lists.wake()
@@ -491,16 +501,17 @@ class Supervisor(StateReporter):
         """List once and publish; return why that failed."""
         with live.channel.lifetime():
             try:
-                listed = doubted(await live.list(self.config.list_timeout), self.attempts.seen)
+                listed = await live.list(self.config.list_timeout, self.snapshot.extensions)
+                listed = doubted(listed, self.attempts.seen)
                 snapshot = await compared(self.snapshot, self.extend(listed))
                 self.notices.relisted(self.snapshot, snapshot)
                 changed = differs(self.snapshot, snapshot)
-                self._listed = snapshot
+                self._listed, self.reserved = snapshot, reserved_names(snapshot.tools)
                 freshness.listed(changed=changed)
                 self.guard = self.publish(self.snapshot)
             except WireError as fault:
-                if fault.kind == "auth" and fault.status != 403:
-                    live.channel.die(str(fault))  # a new connection shows the cause
+                if fault.kind == "session" or (fault.kind == "auth" and fault.status != 403):
+                    live.channel.mark_closed(str(fault))  # a new connection has a session, or shows the cause
                 problem = call_error(fault, self.config.name, "tools/list", 0.0, None, self.redact)
                 self._warn_once(f"server {self.config.name!r} could not be listed: {problem}")
                 return problem
@@ -509,7 +520,7 @@ class Supervisor(StateReporter):
     # --- states ---------------------------------------------------------------------------------
 
     @staticmethod
-    def _tell(waiters: list[Any], problem: MooringError) -> None:
+    def _fail_waiters(waiters: list[Any], problem: MooringError) -> None:
         pending = waiters[:]
         waiters.clear()
         for waiter in pending:

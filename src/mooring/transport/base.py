@@ -101,10 +101,10 @@ class Transport:
         self._allowance = FloodLimit(max_message)
         self.on_notice: Callable[[str, Mapping[str, Any]], None] = _ignore
         """Called for every notification, in order, before the next message is handled."""
-        self.on_death: Callable[[str], None] = _ignore_death
+        self.on_closed: Callable[[str], None] = _ignore_closed
         """Called once, synchronously, when the transport is closed, before any waiting request resumes."""
         self.on_flood: Callable[[], None] = _ignore_gap
-        """Called before `on_death` when the transport is closed because of what the server sent."""
+        """Called before `on_closed` when the transport is closed because of what the server sent."""
         self.on_gap: Callable[[], None] = _ignore_gap
         """Called when notifications may have been missed."""
         self.on_ask: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]] = _refuse
@@ -115,14 +115,14 @@ class Transport:
         """Whether the server finished its start: it was negotiated and listed."""
         self.forwarded_requests: list[ForwardedRequest] = []
         """The gateway clients with running requests on this transport."""
-        self.death: str | None = None
+        self.closed_reason: str | None = None
         self.dropped: int = 0
         """Dropped messages: unreadable, responses to no request, or too many."""
         self.waiting: dict[RequestId, Pending] = {}
         """Requests without a response."""
         self._watch = DeadlineTimer(self.waiting)
         self._next_id = 0
-        self._excuses = 0
+        self._pauses = 0
         self._gone = anyio.Event()
         self._bound: set[anyio.CancelScope] = set()
         self._tasks: anyio.abc.TaskGroup | None = None
@@ -150,7 +150,7 @@ class Transport:
         """
         raise NotImplementedError(type(self).__name__)
 
-    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send a notification; a closed transport drops it."""
         raise NotImplementedError(type(self).__name__)
 
@@ -164,13 +164,13 @@ class Transport:
                 self._tasks = None
                 tasks.cancel_scope.cancel()
 
-    def die(self, reason: str) -> None:
+    def mark_closed(self, reason: str) -> None:
         """Mark the transport as closed. Synchronous and idempotent."""
-        if self.death is None:
-            self.death = reason
+        if self.closed_reason is None:
+            self.closed_reason = reason
             passing(self.server, "fault", reason)
             self._rest()
-            self.on_death(reason)
+            self.on_closed(reason)
             self._gone.set()
             for scope in self._bound:
                 scope.cancel()
@@ -178,7 +178,7 @@ class Transport:
     def _rest(self) -> None:
         """Stop the timer for deadlines when the transport is closed and no request is pending. Requests over
         HTTP can outlive their transport, and keep their deadlines."""
-        if self.death is not None and not self.waiting:
+        if self.closed_reason is not None and not self.waiting:
             self._watch.end()
 
     @contextmanager
@@ -187,7 +187,7 @@ class Transport:
         with anyio.CancelScope() as scope:
             self._bound.add(scope)
             try:
-                if self.death is not None:
+                if self.closed_reason is not None:
                     scope.cancel()
                 yield
             finally:
@@ -196,9 +196,9 @@ class Transport:
     def expect(self, key: RequestId, request: Pending) -> None:
         """Register a running request."""
         self.waiting[key] = request
-        if self._excuses:
+        if self._pauses:
             request.pause()
-        self._watch.heed(request.due)
+        self._watch.check_by(request.due)
 
     def request_ended(self, key: RequestId, *, abandoned: bool) -> None:
         """Remove a request of ours. If it was abandoned, cancel requests that the server sent because of it.
@@ -218,18 +218,18 @@ class Transport:
                     request.limit()
 
     @contextmanager
-    def excused(self) -> Generator[None]:
+    def paused_deadlines(self) -> Generator[None]:
         """Pause the idle timeouts of all requests in the block: the server waits for this side."""
-        self._excuses += 1
+        self._pauses += 1
         for request in self.waiting.values():
             request.pause()
         try:
             yield
         finally:
-            self._excuses -= 1
-            for request in () if self._excuses else self.waiting.values():
+            self._pauses -= 1
+            for request in () if self._pauses else self.waiting.values():
                 request.resume()
-                self._watch.heed(request.due)
+                self._watch.check_by(request.due)
 
     async def opened(self) -> None:
         """Wait until requests can be sent; most transports are ready at once.
@@ -247,7 +247,7 @@ class Transport:
 
     async def failure_reason(self) -> str:
         """Return why the transport was closed, with all details."""
-        return self.death or "the connection was closed"
+        return self.closed_reason or "the connection was closed"
 
     # --- for subclasses ---------------------------------------------------------------------
 
@@ -309,10 +309,10 @@ class Transport:
 
     def cut(self, reason: str) -> None:
         """Close the transport because of what the server sent."""
-        if self.death is None:
+        if self.closed_reason is None:
             self.flooded = True
             self.on_flood()
-            self.die(reason)
+            self.mark_closed(reason)
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *args: object) -> None:
         """Start `work` as a task; ignored once the transport is closed."""
@@ -368,7 +368,7 @@ class Transport:
                 answer["error"] = _as_error(error)
         self._working.pop(request_id, None)
         if request.scope.cancelled_caught:
-            answer |= _moot(method)
+            answer |= _abandoned_response(method)
         if not (request.scope.cancelled_caught and request.withdrawn):
             with suppress(WireError):
                 await self.reply(answer)
@@ -376,7 +376,7 @@ class Transport:
     async def _answer(self, method: str, params: Any) -> dict[str, Any]:
         if method == "ping":
             return {}
-        with self.excused():
+        with self.paused_deadlines():
             return await self.on_ask(method, cast("dict[str, Any]", params or {}))
 
 
@@ -401,7 +401,7 @@ class _ServerRequest:
         self.scope.deadline = anyio.current_time() + UNRELATED_TIMEOUT
 
 
-def _moot(method: str) -> dict[str, Any]:
+def _abandoned_response(method: str) -> dict[str, Any]:
     """Return the error response to a request whose cause was abandoned, or that took too long."""
     if method == "elicitation/create":
         return {"result": {"action": "cancel"}}
@@ -415,9 +415,9 @@ def _as_error(error: Exception) -> dict[str, Any]:
     return {"code": code if isinstance(code, int) else INTERNAL_ERROR, "message": text}
 
 
-async def _contained(tell: Progress, progress: float, total: float | None, message: str | None) -> None:
+async def _contained(notify: Progress, progress: float, total: float | None, message: str | None) -> None:
     try:
-        await tell(progress, total, message)
+        await notify(progress, total, message)
     except Exception:
         log.exception("a progress callback failed")
 
@@ -426,7 +426,7 @@ def _ignore(method: str, params: Mapping[str, Any]) -> None:
     pass
 
 
-def _ignore_death(reason: str) -> None:
+def _ignore_closed(reason: str) -> None:
     pass
 
 
@@ -475,8 +475,8 @@ class DuplexTransport(Transport):
         request_id: RequestId | None = None,
         cancellable: bool = True,
     ) -> dict[str, Any]:
-        if self.death is not None:
-            raise closed(self.death, "not sent")
+        if self.closed_reason is not None:
+            raise closed(self.closed_reason, "not sent")
         wire_id, key, body = self.prepare(
             method, params, request_id, idle is not None or on_progress is not None
         )
@@ -497,7 +497,7 @@ class DuplexTransport(Transport):
                 self.cancel_on_wire(wire_id)
         return take_answer(message)
 
-    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = params
@@ -528,7 +528,7 @@ class DuplexTransport(Transport):
         passing(self.server, "received", fields)
         if "method" in fields:
             self.charge(size, cost(began))
-            if self.death is None:
+            if self.closed_reason is None:
                 self.inbound(fields)
             return True
         waiter = cast("Waiter | None", self.waiting.get(answer_id(fields.get("id")) or ""))
@@ -540,9 +540,9 @@ class DuplexTransport(Transport):
             self.answered = True
         return True
 
-    def die(self, reason: str) -> None:
-        first = self.death is None
-        super().die(reason)
+    def mark_closed(self, reason: str) -> None:
+        first = self.closed_reason is None
+        super().mark_closed(reason)
         if first:
             for waiter in self.waiting.values():
                 request = cast(Waiter, waiter)

@@ -76,13 +76,13 @@ class SseParser:
     Every byte counts toward `max_event` until an empty line ends the event.
     """
 
-    def __init__(self, max_event: int, *, unasked: bool = False) -> None:
+    def __init__(self, max_event: int, *, unsolicited: bool = False) -> None:
         self.lines = 0
-        """Number of lines without data (comments, empty lines, other fields); of all lines if `unasked`."""
-        self.chatter = 0
+        """Number of lines without data (comments, empty ones, other fields); of all if `unsolicited`."""
+        self.overhead = 0
         """Bytes in them."""
         self._max = max_event
-        self._unasked = unasked
+        self._unsolicited = unsolicited
         self._parts: list[bytes] = []
         self._held = 0
         self._after_cr = False
@@ -115,7 +115,7 @@ class SseParser:
                 self._take(line)
             else:
                 self.lines += 1
-                self.chatter += 1
+                self.overhead += 1
                 if (event := self._finish()) is not None:
                     yield event
         rest = chunk[start:]
@@ -132,7 +132,7 @@ class SseParser:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
-            self.lines += self._unasked
+            self.lines += self._unsolicited
             if self._data is None:
                 self._data = value
             else:
@@ -142,7 +142,7 @@ class SseParser:
                 self._data += value
             return
         self.lines += 1
-        self.chatter += len(line)
+        self.overhead += len(line)
         if name == b"event":
             self._event = value.decode("utf-8", "replace")
         elif name == b"id" and not _UNSENDABLE.search(value):
@@ -389,9 +389,9 @@ class HttpEndpoint:
             )
         except aiohttp.ClientConnectorError as problem:
             reason = f"{problem.host}:{problem.port} cannot be reached: {system_reason(problem.os_error)}"
-            raise _unreached(reason_of(problem) or reason) from None
+            raise _unreachable(reason_of(problem) or reason) from None
         except aiohttp.ClientHttpProxyError as problem:
-            raise _unreached(proxy_refusal(problem.status)) from None
+            raise _unreachable(proxy_refusal(problem.status)) from None
         except (aiohttp.ClientError, ConnectionError) as problem:
             # TLS 1.3 reports a missing client certificate after the handshake, by closing the connection.
             unknown = url.startswith("https:") and not (self._answered or self._way.identified)
@@ -399,7 +399,7 @@ class HttpEndpoint:
         self._answered = True
         if response.status == 407 and self._proxy is not None:
             response.close()
-            raise _unreached(proxy_refusal(407))
+            raise _unreachable(proxy_refusal(407))
         return response
 
     async def refused(self, response: aiohttp.ClientResponse, *, session: bool) -> WireError:
@@ -424,16 +424,16 @@ class HttpEndpoint:
         response: aiohttp.ClientResponse,
         charge: Callable[[int, float], None],
         *,
-        unasked: bool = False,
+        unsolicited: bool = False,
     ) -> AsyncIterator[SseEvent]:
         """Yield the events of a stream as they arrive. Lines between events count toward the server's limit
-        of unsolicited messages. The event loop serves other tasks after each time slice. `unasked`: the
+        of unsolicited messages. The event loop serves other tasks after each time slice. `unsolicited`: the
         stream is not the response to a request.
 
         Raises:
             WireError: an event is too large, the stream cannot be decompressed, or the server floods.
         """
-        parser, turn = SseParser(self.max_message, unasked=unasked), Slice()
+        parser, turn = SseParser(self.max_message, unsolicited=unsolicited), Slice()
         try:
             async for chunk in body_chunks(response):
                 turn.begin()
@@ -444,8 +444,8 @@ class HttpEndpoint:
                             await asyncio.sleep(0)
                             turn.begin()
                     if parser.lines:
-                        charge(parser.chatter, parser.lines * LINE)
-                        parser.lines = parser.chatter = 0
+                        charge(parser.overhead, parser.lines * LINE)
+                        parser.lines = parser.overhead = 0
                     if turn.over():
                         await asyncio.sleep(0)
                         turn.begin()
@@ -472,7 +472,7 @@ def message_in(data: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", message) if isinstance(message, dict) else None
 
 
-def _unreached(reason: str) -> WireError:
+def _unreachable(reason: str) -> WireError:
     return WireError(reason, kind="refused", outcome="not sent", code=CONNECTION_CLOSED)
 
 

@@ -85,8 +85,8 @@ class HttpTransport(Transport):
         request_id: RequestId | None = None,
         cancellable: bool = True,
     ) -> dict[str, Any]:
-        if self.death is not None:
-            raise closed(self.death, "not sent")
+        if self.closed_reason is not None:
+            raise closed(self.closed_reason, "not sent")
         wire_id, key, body = self.prepare(
             method, params, request_id, idle is not None or on_progress is not None
         )
@@ -113,18 +113,18 @@ class HttpTransport(Transport):
             # does.
             if abandoned and cancellable and not self._modern:
                 notice = {"requestId": wire_id, "reason": "no longer waited for"}
-                self.spawn(self.tell, "notifications/cancelled", notice)
+                self.spawn(self.notify, "notifications/cancelled", notice)
         return take_answer(answer, status=status)
 
-    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
-        if self._modern or self.death is not None:
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        if self._modern or self.closed_reason is not None:
             return  # the 2026 era has no client notifications over HTTP
         message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = params
         await self.reply(message)
         if method == "notifications/initialized" and self._session_id is not None:
-            self.spawn(self._hear)
+            self.spawn(self._listen)
 
     async def reply(self, message: dict[str, Any]) -> None:
         try:
@@ -138,7 +138,7 @@ class HttpTransport(Transport):
             log.debug("%s did not take a notice: %s", self.server, fault)
 
     async def close(self, grace: float) -> None:
-        self.die("the connection was closed")
+        self.mark_closed("the connection was closed")
         if self._session_id is not None:
             with suppress(WireError, aiohttp.ClientError, OSError, TimeoutError):
                 async with (
@@ -192,19 +192,19 @@ class HttpTransport(Transport):
         last_id, retry = None, None
         held = self.waiting[key].due == math.inf
         try:
-            async for event in self._endpoint.events(response, self._charge_stream, unasked=held):
+            async for event in self._endpoint.events(response, self._charge_stream, unsolicited=held):
                 last_id, retry = event.id or last_id, event.retry or retry
                 began = perf_counter()
                 message = message_in(event.data)
                 if message is not None and "method" not in message and answer_id(message.get("id")) == key:
                     base.passing(self.server, "received", message)
                     return message
-                self._take_unasked(message, len(event.data), began, key)
+                self._take_unsolicited(message, len(event.data), began, key)
         except (aiohttp.ClientError, ConnectionError):
             pass
         raise _Cut(last_id, retry)
 
-    def _take_unasked(
+    def _take_unsolicited(
         self, message: Mapping[str, Any] | None, size: int, began: float, cause: RequestId | None = None
     ) -> None:
         """Handle a message on a stream that is not the response to a request. `cause`: our request that
@@ -225,7 +225,7 @@ class HttpTransport(Transport):
     def _charge_stream(self, size: int, messages: float) -> None:
         self.charge(size, messages)
         if self.flooded:
-            raise closed(self.death or "", "unknown")
+            raise closed(self.closed_reason or "", "unknown")
 
     async def _resume(self, key: RequestId, cut: _Cut) -> Mapping[str, Any]:
         """Resume an interrupted stream and return the response: in the handshake era, if the server numbers
@@ -254,17 +254,17 @@ class HttpTransport(Transport):
 
     # --- the server's own stream (handshake era) ----------------------------------------------
 
-    async def _hear(self) -> None:
+    async def _listen(self) -> None:
         """Keep the stream for unsolicited messages open; reopen it when it ends."""
         last_id: str | None = None
         wait = RESUME_WAIT
         dropped = False
-        while self.death is None:
+        while self.closed_reason is None:
             headers = self._headers(body=False) | ({"Last-Event-ID": last_id} if last_id else {})
             try:
                 async with self._endpoint.open("GET", None, headers) as response:
                     if response.status == 404:
-                        self.die("the session has expired")
+                        self.mark_closed("the session has expired")
                         return
                     if 400 <= response.status < 500 and response.status != 429:
                         return  # such as 405: the server has no such stream
@@ -272,10 +272,12 @@ class HttpTransport(Transport):
                         wait = RESUME_WAIT
                         if dropped and last_id is None:
                             self.on_gap()
-                        async for event in self._endpoint.events(response, self._charge_stream, unasked=True):
+                        async for event in self._endpoint.events(
+                            response, self._charge_stream, unsolicited=True
+                        ):
                             last_id, wait = event.id or last_id, event.retry or wait
                             began = perf_counter()
-                            self._take_unasked(message_in(event.data), len(event.data), began)
+                            self._take_unsolicited(message_in(event.data), len(event.data), began)
             except (WireError, aiohttp.ClientError, ConnectionError) as fault:
                 log.debug("%s: its stream broke: %s", self.server, fault)
                 if isinstance(fault, WireError) and fault.kind == "too-large":
@@ -303,7 +305,7 @@ class SseTransport(DuplexTransport):
 
     async def pump(self) -> None:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._hear)
+            tasks.start_soon(self._listen)
             await super().pump()
             tasks.cancel_scope.cancel()  # the stream may still be open when the session has ended
 
@@ -318,14 +320,14 @@ class SseTransport(DuplexTransport):
             raise self._refusal
 
     async def close(self, grace: float) -> None:
-        self.die("the connection was closed")
+        self.mark_closed("the connection was closed")
 
-    def die(self, reason: str) -> None:
-        super().die(reason)
+    def mark_closed(self, reason: str) -> None:
+        super().mark_closed(reason)
         self._opened.set()
 
     def send(self, body: bytes, waiter: Waiter | None) -> None:
-        if self.death is None:
+        if self.closed_reason is None:
             self.spawn(self._post, body, waiter)
 
     async def _post(self, body: bytes, waiter: Waiter | None) -> None:
@@ -343,7 +345,7 @@ class SseTransport(DuplexTransport):
             if waiter is not None:
                 waiter.fail(fault)
 
-    async def _hear(self) -> None:
+    async def _listen(self) -> None:
         try:
             async with self._stream.open("GET", None, {"Accept": "text/event-stream"}) as response:
                 kind = response.headers.get("Content-Type", "")
@@ -362,11 +364,11 @@ class SseTransport(DuplexTransport):
                     if not self.take(message_in(event.data), len(event.data), began):
                         self.dropped += bool(event.data)
                         self.charge(len(event.data), cost(began))
-            self.die("the server ended the stream")
+            self.mark_closed("the server ended the stream")
         except (WireError, aiohttp.ClientError, ConnectionError) as problem:
             fault = problem if isinstance(problem, WireError) else None
             if not self._opened.is_set():
                 self._refusal = fault or WireError(str(problem), kind="closed", outcome="not sent")
             if fault is not None and fault.kind == "too-large":
                 self.cut(str(fault))
-            self.die(f"the stream broke off: {problem}")
+            self.mark_closed(f"the stream broke off: {problem}")

@@ -67,7 +67,7 @@ class DeadlineTimer:
         self._planned = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
-    def heed(self, due: float) -> None:
+    def check_by(self, due: float) -> None:
         """Check at this time or earlier."""
         if due < self._planned:
             self.end()
@@ -91,7 +91,7 @@ class DeadlineTimer:
         self._timer, self._planned = None, math.inf
         for request in [one for one in self._under_way.values() if one.due <= now]:
             request.give_up()
-        self.heed(min((one.due for one in self._under_way.values()), default=math.inf))
+        self.check_by(min((one.due for one in self._under_way.values()), default=math.inf))
 
 
 MESSAGES, MESSAGES_PER_SECOND = 50_000, 5_000

@@ -111,7 +111,7 @@ def decode(line: bytes) -> Any:
         value = from_json(line, allow_inf_nan=False, cache_strings=len(line) < LARGE)
     except ValueError as problem:
         value = _decode_text(_without_depths(line) if "recursion" in str(problem) else line)
-    return _mended(value) if _has_infinities(value) else value
+    return _repaired(value) if _has_infinities(value) else value
 
 
 def _decode_text(line: bytes) -> Any:
@@ -120,7 +120,7 @@ def _decode_text(line: bytes) -> Any:
     except ValueError:
         text = line.decode("utf-8", "replace")
         try:
-            return _mended(json.loads(text, parse_constant=_null, parse_int=_integer))
+            return _repaired(json.loads(text, parse_constant=_null, parse_int=_integer))
         except RecursionError:
             raise ValueError("nested too deeply") from None
 
@@ -178,15 +178,15 @@ def _has_infinities(value: Any) -> bool:
     return False
 
 
-def _mended(value: Any) -> Any:
+def _repaired(value: Any) -> Any:
     if isinstance(value, float):
         return None if math.isinf(value) else value
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, list):
-        return [_mended(item) for item in cast("list[Any]", value)]
+        return [_repaired(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in cast("dict[str, Any]", value).items()}
+        return {_repaired(key): _repaired(item) for key, item in cast("dict[str, Any]", value).items()}
     return value
 
 

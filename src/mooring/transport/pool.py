@@ -278,13 +278,13 @@ def body_chunks(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding in ("identity", ""):
-        return _AsTheyCame(response)
+        return _RawChunks(response)
     if encoding not in ("gzip", "deflate"):
         raise ValueError(f"the body is encoded as {encoding!r}, which was not requested")
     return _unpacked(response)
 
 
-class _AsTheyCame:
+class _RawChunks:
     """Chunks of a body, joined once on use. A generator would add a tenth to aiohttp's time for each
     response."""
 

@@ -118,7 +118,7 @@ def _marked(mark: str) -> list[int]:
     for pid in _others():
         with suppress(OSError, ValueError):
             soft = str(resource.prlimit(pid, RLIMIT_LOCKS)[0])
-            if len(soft) == DIGITS and soft.startswith(mark) and _lives(pid):
+            if len(soft) == DIGITS and soft.startswith(mark) and _is_alive(pid):
                 found.append(pid)
     return found
 
@@ -130,7 +130,7 @@ def _others() -> list[int]:
     return []
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     """Whether the process still runs. A zombie has ended, but its parent has not waited for it."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X")

@@ -58,14 +58,14 @@ class StdioTransport(DuplexTransport):
         for key in self.waiting:
             self.cancel_on_wire(key)
         self._flush()
-        self.die("the connection was closed")
+        self.mark_closed("the connection was closed")
         # A server that has not finished its start needs no grace.
         await self.child.end(grace if self.listed else min(grace, UNSTARTED_GRACE))
 
     # --- out ----------------------------------------------------------------------------------
 
     def send(self, body: bytes, waiter: Waiter | None) -> None:
-        if self.death is not None:
+        if self.closed_reason is not None:
             return
         if waiter is not None:
             waiter.place = self._sent
@@ -85,15 +85,15 @@ class StdioTransport(DuplexTransport):
 
     def _flush(self) -> None:
         """Messages of one turn of the loop are sent in one write."""
-        if self.death is None and self._outbox:
+        if self.closed_reason is None and self._outbox:
             lines, self._outbox = self._outbox, []
             self._put(b"\n".join(lines) + b"\n")
 
     def _put(self, data: bytes) -> None:
         if self.child.kill_pending:
-            self.die("the server is being killed")
+            self.mark_closed("the server is being killed")
         elif self.child.write(data) > BACKLOG * self._max:
-            self.die("the server does not read its input")
+            self.mark_closed("the server does not read its input")
 
     # --- in -----------------------------------------------------------------------------------
 
@@ -107,7 +107,7 @@ class StdioTransport(DuplexTransport):
 
     def _go_on(self) -> None:
         """Handle waiting input for one more time slice."""
-        while self._later and self.death is None:
+        while self._later and self.closed_reason is None:
             if rest := self._cut_lines(self._later.popleft()):
                 self._later.appendleft(rest)
                 asyncio.get_running_loop().call_soon(self._go_on)
@@ -121,7 +121,7 @@ class StdioTransport(DuplexTransport):
         """Split input into lines for one time slice; return the rest. Each byte is scanned once and copied at
         most twice, except for input that waits."""
         start = lines = 0
-        while (end := data.find(b"\n", start)) >= 0 and self.death is None:
+        while (end := data.find(b"\n", start)) >= 0 and self.closed_reason is None:
             line = data[start:end]
             if self._parts:
                 self._parts.append(line)
@@ -139,7 +139,7 @@ class StdioTransport(DuplexTransport):
             elif lines % LINES_PER_LOOK == 0 and self._turn.over():
                 return data[start:]
         rest = data[start:] if start else data
-        if rest and self.death is None:
+        if rest and self.closed_reason is None:
             self._parts.append(rest)
             self._size += len(rest)
             if self._size > self._max:
@@ -148,7 +148,7 @@ class StdioTransport(DuplexTransport):
 
     def _too_large(self) -> None:
         self._parts.clear()
-        self.die(
+        self.mark_closed(
             f"a message of more than {self._max} bytes arrived; "
             f"raise `max_message` of server {self.server!r} if it is meant to be that large"
         )
@@ -179,16 +179,16 @@ class StdioTransport(DuplexTransport):
             self._ends = True  # earlier output is handled first
             return
         self._unread = self.child.unread if self.waiting else 0
-        self.die("the server closed its output")
+        self.mark_closed("the server closed its output")
 
     async def failure_reason(self) -> str:
-        if self.death is not None and (self.flooded or "max_message" in self.death):
-            return self.death
+        if self.closed_reason is not None and (self.flooded or "max_message" in self.closed_reason):
+            return self.closed_reason
         with anyio.move_on_after(EXIT_WAIT):
             await self.child.exited.wait()
             await self.child.silent.wait()
         code = self.child.returncode
-        reason = self.death or "the server does not answer" if code is None else _exit_text(code)
+        reason = self.closed_reason or "the server does not answer" if code is None else _exit_text(code)
         return "\n".join([reason, *self.last_output()])
 
     def last_output(self) -> list[str]:

@@ -145,7 +145,7 @@ def _start(
 ) -> tuple[int, str]:
     """Run the program in a session of its own; return its process id, or 0 with an error number and its
     place."""
-    trouble, report = os.pipe()
+    failure_pipe, report = os.pipe()
     us = os.getpid()
     server = os.fork()
     if server == 0:
@@ -180,8 +180,8 @@ def _start(
             os.write(report, f"{number or 2} {place}".encode())
             os._exit(255)
     os.close(report)
-    failure = os.read(trouble, 100).decode()
-    os.close(trouble)
+    failure = os.read(failure_pipe, 100).decode()
+    os.close(failure_pipe)
     return (0 if failure else server), failure
 
 

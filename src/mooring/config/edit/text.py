@@ -141,7 +141,7 @@ def edited(text: str, changes: Sequence[Put | Drop], *, file: Path) -> str:
         new = "{}\n"
     for change in changes:
         new = _one(editor, new, change, file)
-        _imitate(meant, change, _as_yaml if is_yaml else lambda value: value)
+        _apply_to_data(meant, change, _as_yaml if is_yaml else lambda value: value)
     found = {} if not new.strip() else parse_document(new, file)
     if _pruned(found) != _pruned(meant):
         raise _refusal(file)
@@ -167,7 +167,7 @@ def _refusal(file: Path) -> ConfigError:
     )
 
 
-def _imitate(data: Any, change: Put | Drop, reads: Callable[[Any], Any]) -> None:
+def _apply_to_data(data: Any, change: Put | Drop, reads: Callable[[Any], Any]) -> None:
     """Apply the change to the data."""
     for key, following in zip(change.path[:-1], change.path[1:], strict=True):
         if isinstance(key, str) and data.get(key) is None:

@@ -14,7 +14,7 @@ from mooring.config.formats import IGNORED, SHAPES, at, server_fields, snake
 from mooring.config.load import folders_up
 from mooring.config.models import ServerConfig
 from mooring.config.programs.model import (
-    Carried,
+    ImportedEntry,
     InexpressibleError,
     Machine,
     Outbound,
@@ -115,50 +115,50 @@ def _candidate(
     blank = Candidate(name=name, program=program, file=file)
     if not isinstance(raw, Mapping):
         return replace(blank, problem="is not a mapping with a command or a url, or has no name")
-    carried = Carried(name=name, raw=dict(cast("Mapping[str, Any]", raw)), document=document)
+    imported = ImportedEntry(name=name, raw=dict(cast("Mapping[str, Any]", raw)), document=document)
     try:
-        inward(carried, program, file)
+        inward(imported, program, file)
         if program.adapt is not None:
-            program.adapt(carried)
-        _drop(carried, program)
-        entry = _entry(carried, vault)
-        return replace(blank, entry=entry, notes=tuple(dict.fromkeys(carried.notes)))
+            program.adapt(imported)
+        _drop(imported, program)
+        entry = _entry(imported, vault)
+        return replace(blank, entry=entry, notes=tuple(dict.fromkeys(imported.notes)))
     except InvalidEntryError as error:
         problem = "; ".join(f"{p.field!r} {p.message}" if p.field else p.message for p in error.problems)
     except UnfitError as error:
         problem = str(error)
     except (TypeError, ValueError, AttributeError):
         problem = "has a value of another kind than this program documents"
-    return replace(blank, problem=problem, notes=tuple(dict.fromkeys(carried.notes)))
+    return replace(blank, problem=problem, notes=tuple(dict.fromkeys(imported.notes)))
 
 
-def _drop(carried: Carried, program: Program) -> None:
+def _drop(imported: ImportedEntry, program: Program) -> None:
     """Remove fields without a meaning in mooring, and give a bare `timeout` its unit."""
     known = {snake(key) for key in program.drops}
     lost = [
         key
-        for key, value in carried.raw.items()
+        for key, value in imported.raw.items()
         if snake(key) in known or (snake(key) in IGNORED - _COSMETIC and value not in (None, False, [], {}))
     ]
     for key in lost:
-        del carried.raw[key]
+        del imported.raw[key]
     if lost:
-        carried.notes.append(f"not carried over: {', '.join(lost)}")
-    amount = number(carried.raw.get("timeout"))
+        imported.notes.append(f"not carried over: {', '.join(lost)}")
+    amount = number(imported.raw.get("timeout"))
     if program.timeout is not None and amount is not None:
         name, unit = program.timeout
-        del carried.raw["timeout"]
-        carried.raw.setdefault(name, f"{amount:.3f}{unit}")
+        del imported.raw["timeout"]
+        imported.raw.setdefault(name, f"{amount:.3f}{unit}")
 
 
-def _entry(carried: Carried, vault: Vault) -> dict[str, Any]:
-    entry = server_fields(carried.raw, own=False)
+def _entry(imported: ImportedEntry, vault: Vault) -> dict[str, Any]:
+    entry = server_fields(imported.raw, own=False)
     if entry.problems:
         raise InvalidEntryError(tuple(entry.problems))
-    carried.notes += (f"{note.field!r} {note.message}" for note in entry.notes)
-    fields, notes = vault.scrub(carried.name, entry.fields)
-    carried.notes += notes
-    ServerConfig(name=carried.name, **fields)
+    imported.notes += (f"{note.field!r} {note.message}" for note in entry.notes)
+    fields, notes = vault.scrub(imported.name, entry.fields)
+    imported.notes += notes
+    ServerConfig(name=imported.name, **fields)
     return canonical_entry(fields)
 
 

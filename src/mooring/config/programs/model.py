@@ -92,7 +92,7 @@ class UnfitError(ValueError):
 
 
 @dataclass(slots=True, kw_only=True)
-class Carried:
+class ImportedEntry:
     """An entry during its conversion, with notes on what was lost."""
 
     name: str
@@ -102,7 +102,7 @@ class Carried:
     notes: list[str] = field(default_factory=list[str])
 
 
-Adapt = Callable[[Carried], None]
+Adapt = Callable[[ImportedEntry], None]
 """Converts fields of one program to fields that mooring reads."""
 
 
@@ -173,13 +173,13 @@ class InexpressibleError(ValueError):
     """A text has a reference that the program cannot express."""
 
 
-def inward(carried: Carried, program: Program, file: Path) -> None:
+def inward(imported: ImportedEntry, program: Program, file: Path) -> None:
     """Convert every reference in an entry to mooring's syntax, with a note where something is lost."""
 
     def change(text: str) -> str:
-        return _inward(text, carried, program, file)
+        return _inward(text, imported, program, file)
 
-    carried.raw = _each(carried.raw, change)
+    imported.raw = _each(imported.raw, change)
 
 
 def outward(text: str, syntax: Syntax) -> str:
@@ -218,12 +218,12 @@ def _written(reference: Reference, syntax: Syntax) -> str:
             return f"${{{reference.name}}}"
 
 
-def _inward(text: str, carried: Carried, program: Program, file: Path) -> str:
+def _inward(text: str, imported: ImportedEntry, program: Program, file: Path) -> str:
     for kind in {reference.kind for reference in references(text)} - program.looks_up:
         text = text.replace(f"${{{kind}:", f"$${{{kind}:")
-        carried.notes.append(f"${{{kind}:…}} is plain text in {program.title}, and here")
+        imported.notes.append(f"${{{kind}:…}} is plain text in {program.title}, and here")
     text = _TEMPLATE.sub(lambda found: f"${{{variable_name(found[1])}}}", text)
-    text = _INPUT.sub(lambda found: _input(found[1], carried), text)
+    text = _INPUT.sub(lambda found: _input(found[1], imported), text)
     text = _ENV.sub(r"${\1\2}", text)
     if program.syntax == "brace":
         text = _BRACE_FILE.sub(r"${file:\1}", _BRACE.sub(r"${\1}", text))
@@ -233,24 +233,24 @@ def _inward(text: str, carried: Carried, program: Program, file: Path) -> str:
     if "${workspaceFolder}" in text and file.parent.name in (".vscode", ".cursor"):
         text = text.replace("${workspaceFolder}", str(file.parent.parent))
     if program.syntax == "none" and references(text):
-        carried.notes.append(f"{program.title} takes ${{…}} literally; here it is a reference")
+        imported.notes.append(f"{program.title} takes ${{…}} literally; here it is a reference")
     if _PER_USER.search(text):
-        carried.notes.append("has a {{…}} for a value of each user; write a reference instead")
-    carried.notes.extend(
+        imported.notes.append("has a {{…}} for a value of each user; write a reference instead")
+    imported.notes.extend(
         f"{found} is not a reference in mooring, and is kept as text" for found in unknown(text)
     )
     return text
 
 
-def _input(name: str, carried: Carried) -> str:
-    given = carried.document.get("inputs")
+def _input(name: str, imported: ImportedEntry) -> str:
+    given = imported.document.get("inputs")
     described = ""
     for item in cast("list[Any]", given) if isinstance(given, list) else []:
         if isinstance(item, Mapping) and cast("Mapping[str, Any]", item).get("id") == name:
             text = cast("Mapping[str, Any]", item).get("description")
             described = f" ({text})" if isinstance(text, str) else ""
     variable = variable_name(name)
-    carried.notes.append(
+    imported.notes.append(
         f"was asked for as {name!r}{described}: set {variable} in the environment, "
         f"or write ${{keyring:{name}}} and keep it there"
     )

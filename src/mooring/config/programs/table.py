@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from mooring.config.programs.model import Carried, Outbound, Program, UnfitError, managed, project, user
+from mooring.config.programs.model import ImportedEntry, Outbound, Program, UnfitError, managed, project, user
 from mooring.config.validate import number
 from mooring.core.text import nearest
 from mooring.errors import ConfigError
@@ -17,36 +17,36 @@ def milliseconds(value: object) -> str | None:
     return None if plain is None or plain <= 0 else f"{plain:g}ms"
 
 
-def claude_code(carried: Carried) -> None:
-    timeout = number(carried.raw.get("timeout"))
+def claude_code(imported: ImportedEntry) -> None:
+    timeout = number(imported.raw.get("timeout"))
     if timeout is not None and timeout < 1000:
-        del carried.raw["timeout"]
-        carried.notes.append("'timeout' below 1000 ms is ignored by Claude Code, and here")
+        del imported.raw["timeout"]
+        imported.notes.append("'timeout' below 1000 ms is ignored by Claude Code, and here")
 
 
-def copilot(carried: Carried) -> None:
-    tools = carried.raw.get("tools")
+def copilot(imported: ImportedEntry) -> None:
+    tools = imported.raw.get("tools")
     if not tools:
-        carried.raw.pop("tools", None)
-        carried.raw["disabled"] = True
-        carried.notes.append("names no 'tools', so Copilot CLI shows none of them: imported disabled")
+        imported.raw.pop("tools", None)
+        imported.raw["disabled"] = True
+        imported.notes.append("names no 'tools', so Copilot CLI shows none of them: imported disabled")
     elif "*" in tools:
-        del carried.raw["tools"]
+        del imported.raw["tools"]
 
 
-def gemini(carried: Carried) -> None:
-    raw = carried.raw
+def gemini(imported: ImportedEntry) -> None:
+    raw = imported.raw
     if "httpUrl" in raw:
         raw.pop("url", None)
         raw["type"] = "streamable-http"
     elif "url" in raw:
         raw.setdefault("type", "sse")
     if raw.get("trust"):
-        carried.notes.append("'trust' skips all approvals there; in mooring `approve` decides")
+        imported.notes.append("'trust' skips all approvals there; in mooring `approve` decides")
 
 
-def goose(carried: Carried) -> None:
-    raw = carried.raw
+def goose(imported: ImportedEntry) -> None:
+    raw = imported.raw
     kind = raw.get("type")
     if kind in ("builtin", "platform", "frontend", "inline_python"):
         raise UnfitError(f"is part of goose (type {kind}), not a server")
@@ -55,32 +55,32 @@ def goose(carried: Carried) -> None:
     raw.pop("name", None)
 
 
-def zed(carried: Carried) -> None:
-    raw = carried.raw
+def zed(imported: ImportedEntry) -> None:
+    raw = imported.raw
     if "command" not in raw and "url" not in raw:
         raise UnfitError("is run by an extension of Zed, which knows the command")
     if raw.get("command") is None:
         raw.pop("command", None)
 
 
-def librechat(carried: Carried) -> None:
-    raw = carried.raw
+def librechat(imported: ImportedEntry) -> None:
+    raw = imported.raw
     if "initTimeout" in raw:
         raw["connect_timeout"] = milliseconds(raw.pop("initTimeout"))
     if raw.get("customUserVars"):
         names = ", ".join(cast("Mapping[str, Any]", raw["customUserVars"]))
-        carried.notes.append(f"each user enters {names} there; write them as references")
+        imported.notes.append(f"each user enters {names} there; write them as references")
 
 
-def fastmcp(carried: Carried) -> None:
-    raw = carried.raw
+def fastmcp(imported: ImportedEntry) -> None:
+    raw = imported.raw
     if isinstance(raw.get("auth"), str) and raw["auth"] != "oauth":
         token = raw.pop("auth")
         raw["headers"] = {**raw.get("headers", {}), "Authorization": f"Bearer {token}"}
 
 
-def mcp_agent(carried: Carried) -> None:
-    raw = carried.raw
+def mcp_agent(imported: ImportedEntry) -> None:
+    raw = imported.raw
     if "read_timeout_seconds" in raw:
         raw["call_timeout"] = raw.pop("read_timeout_seconds")
     if "http_timeout_seconds" in raw:
@@ -89,15 +89,15 @@ def mcp_agent(carried: Carried) -> None:
         raw.pop("allowed_tools", None)
 
 
-def mcpproxy(carried: Carried) -> None:
-    if carried.raw.pop("quarantined", None):
-        carried.raw.pop("enabled", None)
-        carried.raw["disabled"] = True
-        carried.notes.append("is quarantined in mcpproxy: imported disabled")
+def mcpproxy(imported: ImportedEntry) -> None:
+    if imported.raw.pop("quarantined", None):
+        imported.raw.pop("enabled", None)
+        imported.raw["disabled"] = True
+        imported.notes.append("is quarantined in mcpproxy: imported disabled")
 
 
-def mcphub(carried: Carried) -> None:
-    raw = carried.raw
+def mcphub(imported: ImportedEntry) -> None:
+    raw = imported.raw
     if raw.get("type") == "openapi":
         raise UnfitError("describes a web API (type openapi), not a server")
     options = raw.pop("options", None)
@@ -105,22 +105,22 @@ def mcphub(carried: Carried) -> None:
         raw["call_timeout"] = milliseconds(cast("Mapping[str, Any]", options)["timeout"])
 
 
-def continue_dev(carried: Carried) -> None:
-    raw = carried.raw
+def continue_dev(imported: ImportedEntry) -> None:
+    raw = imported.raw
     options = raw.pop("requestOptions", None)
     if isinstance(options, Mapping):
         given = cast("Mapping[str, Any]", options)
         raw["headers"] = {**given.get("headers", {}), **raw.get("headers", {})}
         if rest := sorted(given.keys() - {"headers"}):
-            carried.notes.append(f"not carried over: requestOptions.{', requestOptions.'.join(rest)}")
+            imported.notes.append(f"not carried over: requestOptions.{', requestOptions.'.join(rest)}")
     if "connectionTimeout" in raw:
         raw["connect_timeout"] = milliseconds(raw.pop("connectionTimeout"))
 
 
-def docker(carried: Carried) -> None:
+def docker(imported: ImportedEntry) -> None:
     # The registry names images of a catalog, which only Docker's own gateway can run.
-    args = ["mcp", "gateway", "run", "--servers", carried.name]
-    carried.raw = {"command": "docker", "args": args}
+    args = ["mcp", "gateway", "run", "--servers", imported.name]
+    imported.raw = {"command": "docker", "args": args}
 
 
 _EDITOR_STORE = "{support}/Code/User/globalStorage"

@@ -198,7 +198,7 @@ def value_key(value: Json) -> str:
     return repr(int(value)) if isinstance(value, float) and value.is_integer() else repr(value)
 
 
-class _Fuel:
+class _StepsLeft:
     """Steps left for one comparison; when they are used up, the value counts as fitting."""
 
     def __init__(self) -> None:
@@ -207,12 +207,12 @@ class _Fuel:
 
 def fits(alt: Alt, value: Json) -> bool:
     """Whether a value fits this alternative. Patterns are not checked."""
-    return _fits(alt, value, _Fuel())
+    return _fits(alt, value, _StepsLeft())
 
 
-def _fits(alt: Alt, value: Json, fuel: _Fuel) -> bool:
-    fuel.left -= 1
-    if alt.kind == "any" or fuel.left < 0:
+def _fits(alt: Alt, value: Json, steps: _StepsLeft) -> bool:
+    steps.left -= 1
+    if alt.kind == "any" or steps.left < 0:
         return True
     kind = kind_of(value)
     if kind != alt.kind and not (kind == "integer" and alt.kind == "number"):
@@ -223,22 +223,22 @@ def _fits(alt: Alt, value: Json, fuel: _Fuel) -> bool:
         return False
     if isinstance(value, list):
         items = alt.items
-        return items is None or all(_one_fits(items, item, fuel) for item in cast("list[Json]", value))
-    return not isinstance(value, dict) or _object_fits(alt, cast("dict[str, Json]", value), fuel)
+        return items is None or all(_one_fits(items, item, steps) for item in cast("list[Json]", value))
+    return not isinstance(value, dict) or _object_fits(alt, cast("dict[str, Json]", value), steps)
 
 
-def _one_fits(shape: Shape, value: Json, fuel: _Fuel) -> bool:
-    return any(_fits(alt, value, fuel) for alt in shape.alts)
+def _one_fits(shape: Shape, value: Json, steps: _StepsLeft) -> bool:
+    return any(_fits(alt, value, steps) for alt in shape.alts)
 
 
-def _object_fits(alt: Alt, value: dict[str, Json], fuel: _Fuel) -> bool:
+def _object_fits(alt: Alt, value: dict[str, Json], steps: _StepsLeft) -> bool:
     if any(name not in value for name in alt.required):
         return False
-    if alt.options and not any(_fits(option, value, fuel) for option in alt.options):
+    if alt.options and not any(_fits(option, value, steps) for option in alt.options):
         return False
     for name, member in value.items():
         shape = alt.fields.get(name, alt.extra)
-        if shape is None or not _one_fits(shape, member, fuel):
+        if shape is None or not _one_fits(shape, member, steps):
             return False
     return True
 
@@ -432,7 +432,7 @@ def merge(objects: Sequence[Alt]) -> Alt:
     return Alt(
         kind="object",
         facets=_common(objects),
-        fields={name: _retold(shape, name, objects) for name, shape in fields.items()},
+        fields={name: _with_text(shape, name, objects) for name, shape in fields.items()},
         required=tuple(name for name in names if all(name in alt.required for alt in objects)),
         extra=join(extras, mixed=True) if extras else None,
         stated=any(alt.stated for alt in objects),
@@ -440,17 +440,17 @@ def merge(objects: Sequence[Alt]) -> Alt:
     )
 
 
-def blend(alts: Sequence[Alt]) -> list[Alt]:
+def merged_by_kind(alts: Sequence[Alt]) -> list[Alt]:
     """Return the alternatives with all arrays merged into one, and all objects into one."""
     arrays = [alt for alt in alts if alt.kind == "array" and alt.values is None]
     objects = [alt for alt in alts if alt.kind == "object" and alt.values is None]
     apart = {*arrays, *objects}
-    blended = [alt for alt in alts if alt not in apart]
+    others = [alt for alt in alts if alt not in apart]
     if len(arrays) > 1:
         arrays = [Alt(kind="array", items=join([alt.items or OPEN for alt in arrays], mixed=True))]
     if len(objects) > 1:
         objects = [merge(objects)]
-    return blended + arrays + objects
+    return others + arrays + objects
 
 
 def _common(objects: Sequence[Alt]) -> Mapping[str, Json]:
@@ -460,7 +460,7 @@ def _common(objects: Sequence[Alt]) -> Mapping[str, Json]:
     }
 
 
-def _retold(shape: Shape, name: str, objects: Sequence[Alt]) -> Shape:
+def _with_text(shape: Shape, name: str, objects: Sequence[Alt]) -> Shape:
     """Return the shape of a member; if it has no annotations, with the first that an object has for it."""
     if shape.text or len(shape.alts) > 1:
         return shape

@@ -219,10 +219,7 @@ class Validator:
             return None
         if schema is False:
             return Violation(f"False schema does not allow {value!r}")
-        base = self._bases[id(schema)]
-        entered = not self._scopes or self._scopes[-1] != base
-        if entered:
-            self._scopes.append(base)
+        self._scopes.append(self._bases[id(schema)])
         try:
             if self._old and "$ref" in schema:
                 return self._ref(schema["$ref"], value, schema)
@@ -237,8 +234,7 @@ class Validator:
                     return found
             return None
         finally:
-            if entered:
-                self._scopes.pop()
+            self._scopes.pop()
 
     # --- references -----------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 from mooring.core.schema.dialects import Notes, Path, Subset, described, shared, with_hint
@@ -16,19 +16,15 @@ from mooring.core.schema.shapes import (
     Kind,
     SetAside,
     Shape,
-    blend,
     finite,
     fits,
     kind_of,
     merge,
+    merged_by_kind,
 )
-from mooring.core.types import EMPTY, Json
+from mooring.core.types import Json
 
 __all__ = ["Branches", "FieldPlan", "Items", "Labels", "Members", "Plan", "Text", "Writer", "Written", "undo"]
-
-
-def _no_fields() -> Mapping[str, FieldPlan]:
-    return EMPTY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +40,7 @@ class FieldPlan:
 class Members:
     """An object: members are renamed and converted, and placeholders left out."""
 
-    fields: Mapping[str, FieldPlan] = field(default_factory=_no_fields)
+    fields: Mapping[str, FieldPlan]
     """By the name that the model uses; other members follow `extra`."""
     extra: Plan | None = None
     options: tuple[Alt, ...] = ()
@@ -213,7 +209,7 @@ class Writer:
             schema = self._described({"type": "null"}, shape.text, hints)
             return Written(schema=shared(schema, shape.raw), null=True)
         if shape.mixed and not self._subset.anything:
-            alts = blend(alts)
+            alts = merged_by_kind(alts)
         branches = self._branches(alts, null, at, level)
         # JSON text can contain null itself, so a null beside it means "not given".
         null = null and not any(isinstance(branch.plan, Text) for branch in branches)

@@ -206,7 +206,7 @@ function columns() {
           { class: "two" },
           statePill(row.state, row.state === "connected" ? "connected" : row.label),
           row.reason
-            ? h("span", { class: "sub foreign", dir: "auto", title: row.reason }, row.reason)
+            ? h("span", { class: "sub foreign", dir: "auto", title: row.reason }, row.reason.split("\n", 1)[0])
             : row.state === "connected" && h("span", { class: "sub muted" }, row.label),
         ),
     },
@@ -271,7 +271,7 @@ function details(context, row, query) {
     row.reason || row.next
       ? callout(
           row.state === "failed" ? "bad" : row.state === "needs-auth" ? "warn" : "wait",
-          row.reason && h("p", { dir: "auto" }, row.reason),
+          row.reason && h("p", { class: "lines", dir: "auto" }, row.reason),
           row.next && nextStep(row.next),
         )
       : null,
