@@ -200,7 +200,7 @@ def others() -> list[str]:
     """What one process of other gateways does, from the last run of the gateway benchmark."""
     known = json.loads(RESULTS.with_name("gateways.json").read_text())
     lines = [
-        "One process each, one session, from [gateways.json](gateways.json); several processes were not compared.",
+        "One process each, one session, from [gateways.json](gateways.json). Several were not compared.",
         "",
         "| gateway | p50 | calls/s |",
         "|---|---|---|",
