@@ -150,8 +150,8 @@ test-console: $(READY) $(PAGES)/node_modules/.package-lock.json  ## The console 
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/console/browser
 
 screenshots: $(READY) $(PAGES)/node_modules/.package-lock.json | chromium  ## Write the pictures of docs/console
-	MOORING_SCREENSHOTS=1 $(BIN)/python -m pytest -q -m reference -p no:randomly -k "every_page or first_run or gateway" \
-		tests/console/browser/test_pages.py tests/console/browser/test_gateway.py
+	MOORING_SCREENSHOTS=1 $(BIN)/python -m pytest -q -m reference -p no:randomly -k "every_page or first_run or gateway or cluster" \
+		tests/console/browser/test_pages.py tests/console/browser/test_gateway.py tests/console/browser/test_data.py
 
 test-browser: test-apps test-remote-login test-console  ## The tests in Chromium; installs Debian's chromium if it is missing (root)
 

@@ -196,6 +196,21 @@ async def sessions(folder: Path, count: int) -> list[str]:
         ]
 
 
+def others() -> list[str]:
+    """What one process of other gateways does, from the last run of the gateway benchmark."""
+    known = json.loads(RESULTS.with_name("gateways.json").read_text())
+    lines = [
+        "One process each, one session, from [gateways.json](gateways.json). Several were not compared.",
+        "",
+        "| gateway | p50 | calls/s |",
+        "|---|---|---|",
+    ]
+    return lines + [
+        f"| {name} | {one['p50_us'] / 1000:.2f} ms | {one['calls_per_second']:,} |"
+        for name, one in known.items()
+    ]
+
+
 async def main(seconds: float, count: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -204,6 +219,7 @@ async def main(seconds: float, count: int) -> None:
             "Nodes": await nodes_table(folder, seconds),
             "Workers": await workers_table(folder, seconds),
             "Sessions": await sessions(folder, count),
+            "Other gateways": others(),
         }
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}"
     text = [

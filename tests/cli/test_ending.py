@@ -253,3 +253,18 @@ def test_lines_that_nothing_reads_are_dropped_and_counted() -> None:
     dropped = int(said.split()[1])
     assert said == f"warning: {dropped} lines dropped: stderr was not read."
     assert 1000 + len(lines) - 1 + dropped == 2**20 // 50
+
+
+def test_ctrl_c_while_the_program_is_imported_is_no_traceback(environment) -> None:
+    script = (
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'argparse':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from mooring.cli import main\n"
+        "sys.exit(main(['list']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")

@@ -51,6 +51,8 @@ def test_the_version(ran) -> None:
         (["list", "--config"], "--config needs a value"),
         (["call"], "Missing: TOOL"),
         (["tools", "--style", "loud"], "--style must be mcp, double, server or raw, not 'loud'"),
+        (["cluster", "statu"], "ACTION must be status, not 'statu'. Did you mean 'status'?"),
+        (["list", "--config", "."], "is a directory; name a file in it"),
     ],
 )
 def test_a_mistake_is_one_paragraph_on_stderr_and_exit_code_2(ran, words: list[str], message: str) -> None:

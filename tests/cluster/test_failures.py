@@ -74,8 +74,7 @@ async def test_the_median_of_owned_calls_is_unchanged_while_the_engine_is_slow(t
                 assert (await client.call("pid")).text == pid
                 took[delay].append(perf_counter() - started)
         normal, slow = (statistics.median(took[delay]) for delay in (0.0, 0.5))
-        assert slow < 2 * normal, (normal, slow)
-        assert slow < 0.25, "each call waited for the engine"
+        assert slow < normal + 0.05, (normal, slow)  # a tenth of the delay, for a busy machine
         assert (await cluster.state(0))["fenced"] == 0
 
 

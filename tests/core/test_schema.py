@@ -538,6 +538,15 @@ def test_json_text_names_the_first_twenty_members() -> None:
     assert "m20" not in written
 
 
+def test_members_that_cannot_be_given_are_noted_only_if_the_server_allows_them() -> None:
+    def notes(**more: Any) -> tuple[str, ...]:
+        node = {"type": "object", "properties": {"a": {"type": "string"}}, **more}
+        return compiled("gemini", {"type": "object", "properties": {"x": node}}).notes
+
+    assert notes() == notes(additionalProperties=False) == ()
+    assert "may have members that are not declared" in notes(additionalProperties={"type": "string"})[0]
+
+
 def test_a_huge_description_is_cut_but_not_its_hint() -> None:
     written = member("gemini", {"type": "string", "description": "d" * 50_000, "pattern": "^h"})
     assert len(written["description"]) <= 4_096

@@ -82,17 +82,6 @@ def test_numbers_and_words_without_content_do_not_count() -> None:
     assert query_weights("can you please show me the 10") == query_weights("show")
 
 
-def test_a_path_stands_for_a_file_more_than_for_its_name() -> None:
-    weights = query_weights("open /data/music/holiday_mix.mp3")
-    assert weights[stem("file")] > weights[stem("holiday")]
-    assert weights[stem("music")] > weights[stem("holiday")]
-    assert stem("mp3") in weights
-
-
-def test_two_words_also_count_as_one() -> None:
-    assert stem("mindmap") in query_weights("draw a mind map")
-
-
 @given(st.text())
 def test_any_text_has_terms(text: str) -> None:
     weights = query_weights(text)

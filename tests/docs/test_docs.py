@@ -95,3 +95,12 @@ def test_the_changelog_the_package_and_the_deployment_files_have_one_version() -
         *re.findall(r'tag: "(\S+)"', (ROOT / "deploy/helm/mooring/values.yaml").read_text()),
     ]
     assert [project, mooring.__version__, *deployed] == [released[0][0]] * 5
+
+
+def test_the_changelog_has_each_section_and_each_entry_once() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+    entries = re.findall(r"^- .*(?:\n  .*)*", text, re.M)
+    assert sorted(entry for entry in set(entries) if entries.count(entry) > 1) == []
+    for version in text.split("\n## ")[1:]:
+        titles = re.findall(r"^### (.*)", version, re.M)
+        assert sorted(titles) == sorted(set(titles) & {"Added", "Changed", "Fixed", "Removed"}), version[:40]

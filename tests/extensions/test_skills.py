@@ -23,7 +23,7 @@ from mooring.core.skills import (
 )
 from mooring.core.types import Extension, ServerInfo, SkillFile, Snapshot
 from mooring.core.value import replace
-from mooring.lock.compare import united
+from mooring.lock.compare import merged
 from mooring.testing import FakeServer
 from tests.lab.libraries import library_server
 
@@ -397,5 +397,5 @@ def test_a_lock_has_the_settings_that_the_newer_protocol_declares() -> None:
     )
     declared = Extension(name=SKILLS, server="s", settings={"directoryRead": True})
     newer = replace(older, info=ServerInfo(name="s", protocol="2026-07-28"), extensions=(declared,))
-    assert united(older, newer).extensions == (declared,)
-    assert united(newer, older).extensions == (declared,)
+    assert merged(older, newer).extensions == (declared,)
+    assert merged(newer, older).extensions == (declared,)

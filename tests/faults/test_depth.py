@@ -53,6 +53,19 @@ async def test_a_tool_that_is_nested_too_deeply_is_set_aside_and_the_others_are_
         assert (await host.call("mcp_lab_echo", {"text": "x"})).text == "x"
 
 
+def test_a_deep_tool_is_left_out_of_a_listing_that_is_also_wide() -> None:
+    wide = {f"p{number}": {"type": "string", "enum": ["[", "}"]} for number in range(60_000)}
+    schemas = _nested(400), json.dumps({"type": "object", "properties": wide})
+    tools = ",".join(
+        f'{{"name":"t{number}","inputSchema":{schema}}}' for number, schema in enumerate(schemas)
+    )
+    deep, kept = decode(f'{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{tools}]}}}}'.encode())["result"][
+        "tools"
+    ]
+    assert deep == {"name": "t0", "inputSchema": TOO_DEEP}
+    assert kept["inputSchema"]["properties"] == wide
+
+
 async def test_over_http_too_one_deep_tool_costs_no_other(hosting: Any) -> None:
     from aiohttp import web
 

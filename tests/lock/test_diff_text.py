@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mooring.core.types import Snapshot
+from mooring.core.types import Prompt, Snapshot
 from mooring.lock.diff import (
     Change,
     changes_between,
@@ -271,3 +271,13 @@ def test_a_change_names_twenty_places_and_counts_the_others() -> None:
     assert "more places" not in describe(changed(*places[:20]))
     assert "… and 1 more places" in describe(changed(*places[:21]))
     assert "… and 2 more places" in describe(changed(*places))
+
+
+def test_letters_of_any_script_are_shown_as_they_are() -> None:
+    prompts = [
+        snapshot(prompts=(Prompt(name="p", server="files", arguments=({"name": "a", "description": text},)),))
+        for text in ("Grüße", "天气")
+    ]
+    said = describe(only(prompts[0], prompts[1]))
+    assert "Grüße" in said
+    assert "天气" in said

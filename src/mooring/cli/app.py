@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Coroutine, Sequence
 from importlib import import_module
+from itertools import chain, repeat
 from keyword import iskeyword
 from typing import Any
 
 from mooring.cli.options import Options, Parser, UsageError, split_options, suggestion, wants_json
-from mooring.cli.output import Output, never_block_on_stderr
+from mooring.cli.output import Output, never_block_on_stderr, wrap
 from mooring.errors import (
     AuthNeeded,
     ConfigError,
@@ -170,7 +172,12 @@ def help_text(command: str | None = None) -> str:
     if command is not None:
         return parser_of(command).format_help()
     width = max(map(len, COMMANDS))
-    lines = "\n".join(f"  {name.ljust(width)}  {summary}" for name, summary in COMMANDS.items())
+    room = max(shutil.get_terminal_size().columns - width - 4, 20)
+    lines = "\n".join(
+        f"  {start.ljust(width)}  {line}"
+        for name, summary in COMMANDS.items()
+        for start, line in zip(chain([name], repeat("")), wrap(summary, room), strict=False)
+    )
     parser = Parser(
         prog="mooring",
         usage="mooring COMMAND [options]",

@@ -20,7 +20,7 @@ EXAMPLES = """\
 
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("action", metavar="status", choices=("status",), help="show nodes, owners and leases")
+    parser.add_argument("action", metavar="ACTION", choices=("status",), help="show nodes, owners and leases")
     parser.add_argument("--cluster", metavar="URL", help="address of the NATS server (nats://…)")
 
 

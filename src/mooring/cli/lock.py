@@ -178,7 +178,7 @@ lock cannot be read, or there is no lock."""
         file, own_file = lock_file(options), own_lock_file(options)
         lock, own_lock = load_lock(file), None if own_file is None else load_lock(own_file)
         if lock is None and (own_lock is None or own_file is None):
-            raise ConfigError("there is not a lock; create it with `mooring lock`", file=str(file))
+            raise ConfigError("there is no lock; create it with `mooring lock`", file=str(file))
         reviews: list[Review] = []
         if lock is not None:
             reviews += await compared(lock, out, own=False)

@@ -73,8 +73,9 @@ class Parser(argparse.ArgumentParser):
             return
         name = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
         known = [str(choice) for choice in action.choices]
+        allowed = f"{', '.join(known[:-1])} or {known[-1]}" if len(known) > 1 else known[0]
         raise UsageError(
-            f"{name} must be {', '.join(known[:-1])} or {known[-1]}, not {str(value)!r}."
+            f"{name} must be {allowed}, not {str(value)!r}."
             f"{suggestion(str(value), known)} See `{self.prog} --help`."
         )
 
@@ -234,6 +235,15 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
         return f"{', '.join(action.option_strings)} {value}"
+
+    def _format_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any) -> str:
+        """Return the usage, wrapped on a narrow terminal."""
+        from textwrap import fill
+
+        whole = super()._format_usage(usage, actions, groups, prefix)
+        if self._width >= _COLUMNS:
+            return whole
+        return fill(" ".join(whole.split()), max(self._width, 20), subsequent_indent="  ") + "\n\n"
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if width >= _COLUMNS:

@@ -35,7 +35,7 @@ _MOST_LINES = 200
 
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("action", metavar="test|replay", choices=("test", "replay"), help="what to do")
+    parser.add_argument("action", metavar="ACTION", choices=("test", "replay"), help="what to do")
     parser.add_argument("file", metavar="FILE", help="test cases, or an audit log")
 
 

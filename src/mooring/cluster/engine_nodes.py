@@ -248,7 +248,7 @@ class EngineNodes(NodeCluster):
         """Connect servers that wait for a login, which another node may have stored."""
         for connection in runtime_of(self._host).servers.connections.values():
             if connection.state == "needs-auth":
-                connection.supervisor.kick()
+                connection.supervisor.connect_now()
 
     # --- membership -----------------------------------------------------------------------------
 

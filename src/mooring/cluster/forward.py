@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import lru_cache
 from io import BytesIO
 from typing import Any
 
@@ -16,7 +17,7 @@ from yarl import URL
 from mooring.gateway.nodes import HOP, NodeId, OwnerGone
 from mooring.gateway.web import Denied, Response, WebRequest
 
-__all__ = ["PeerNode", "PeerRefused", "relay"]
+__all__ = ["PeerNode", "PeerRefused", "address", "relay"]
 
 CONNECT_TIMEOUT = 3.0
 SILENT_AFTER = 10.0
@@ -38,7 +39,14 @@ _OF_CONNECTION = frozenset(
         *(HOP.lower(), NODE.lower(), REFUSED.lower()),
     )
 )
-_NOT_SENT = (*_OF_CONNECTION, "content-encoding")  # the body was decoded
+_NOT_SENT = frozenset(name.encode() for name in (*_OF_CONNECTION, "content-encoding"))
+"""Also the encoding: the body was decoded."""
+
+
+@lru_cache(maxsize=256)
+def address(text: str) -> URL:
+    """Return a URL; most requests have the same few."""
+    return URL(text, encoded=True)
 
 
 class PeerRefused(Exception):
@@ -121,7 +129,7 @@ class PeerNode:
                 self._waiting.add(patience)
                 async with self.session().request(
                     request.method,
-                    URL(self.url + target, encoded=True),
+                    address(self.url + target),
                     headers=headers,
                     data=body if body is None or len(body) < LARGE else BytesIO(body),
                     allow_redirects=False,
@@ -188,7 +196,7 @@ def _headers(request: WebRequest) -> CIMultiDict[str]:
     return CIMultiDict(
         (name.decode("latin-1"), value.decode("latin-1"))
         for name, value in request.raw_headers
-        if name.decode("latin-1").lower() not in _NOT_SENT
+        if name.lower() not in _NOT_SENT
     )
 
 

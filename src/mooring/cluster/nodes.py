@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import aiohttp
-from yarl import URL
 
 from mooring import __version__
 from mooring.auth.cipher import key_secrets
 from mooring.cluster.changes import PATH as CHANGES
 from mooring.cluster.changes import NodeChanges
-from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, PeerNode, PeerRefused
+from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, PeerNode, PeerRefused, address
 from mooring.cluster.hops import HopKeys, HopRefused
 from mooring.config.logs import logger
 from mooring.errors import ConfigError
@@ -142,7 +141,7 @@ class NodeCluster(Cluster):
         to = NodeId(peer.name, peer.incarnation or "")
         return peer.session().request(
             method,
-            URL(peer.url + target, encoded=True),
+            address(peer.url + target),
             headers=self.signer(to, target)(method),
             allow_redirects=False,
             **options,

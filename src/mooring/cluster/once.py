@@ -258,7 +258,7 @@ class SharedOnce:
         self._elsewhere.pop(server, None)
         connection = runtime_of(self._host).servers.connections.get(server)
         if connection is not None and connection.supervisor.live is not None:
-            connection.supervisor.live.channel.die(reason)
+            connection.supervisor.live.channel.mark_closed(reason)
 
     async def give_up(self, key: str, *, wait: bool) -> None:
         """End a server of this node and release its key; running requests end before if `wait`."""

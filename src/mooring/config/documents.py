@@ -268,7 +268,12 @@ def _parser(path: Path) -> Callable[[str], object]:
     if parse is None and not path.exists():
         raise ConfigError("there is no such file", file=str(path))
     if parse is None:
-        raise ConfigError("has no known format; name it .yaml, .toml or .json", file=str(path))
+        problem = (
+            "is a directory; name a file in it"
+            if path.is_dir()
+            else "has no known format; name it .yaml, .toml or .json"
+        )
+        raise ConfigError(problem, file=str(path))
     return parse
 
 

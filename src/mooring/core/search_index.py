@@ -11,7 +11,7 @@ from array import array
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable, Mapping
 from functools import cache
-from itertools import pairwise, repeat
+from itertools import repeat
 from math import log
 from operator import mul
 from sys import byteorder
@@ -198,12 +198,6 @@ whose why will with within without won wonder wondering would wouldn you your yo
 """
 """Words that are removed from queries and documents."""
 
-BOILERPLATE = """
-api app application available context data detail details function info information input mcp model
-option output parameter protocol result return server service support tool value
-"""
-"""Words that occur in the description of nearly every tool."""
-
 VERBS = """
 get fetch retrieve read obtain load pull download access view open grab receive 获取 读取 下载 查看 打开
 list show enumerate display browse view 列表 列出 显示 浏览
@@ -336,7 +330,6 @@ _UNSPACED = (
 _BLANKED = bytes(code if chr(code).isalnum() else ord(" ") for code in range(128)) + bytes(128)
 """Translation table for ASCII: characters of words stay, all others become blanks."""
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-_PATH = r"https?://\S+|(?:[A-Za-z]:)?[\w.~-]*(?:[/\\][\w.~-]+)+|\b[\w-]+\.[a-zA-Z]{2,4}\d?\b"
 
 _LONGEST_RUN = 60
 _CACHED = 16_384
@@ -347,11 +340,6 @@ _VERB = 0.9
 _VERB_CLASS = 0.5
 _NOUN = 0.8
 _NOUN_CLASS = 0.9
-_BOILERPLATE = 0.75
-_JOINED = 0.75
-# In a path, folders and extension indicate the kind of thing; the name of the file is arbitrary.
-_FILE_NAME = 0.5
-_IMPLIED_FILE = 0.9
 
 # Suffix: the least number of letters before it, and its replacement. The longest match is used.
 _SUFFIXES: dict[str, tuple[int, str]] = {
@@ -426,51 +414,17 @@ def stem(word: str) -> str:
 def query_weights(text: str) -> dict[str, float]:
     """Return the search terms of a query with their weights."""
     weights: dict[str, float] = {}
-    for path in re.findall(_PATH, text) if any(mark in text for mark in "/\\.") else ():
-        if "://" not in path:
-            text = text.replace(path, " ", 1)
-            folders, name, ending = _parts_of_path(path)
-            _count(weights, _all_words(folders), 1.0)
-            _count(weights, _all_words(name), _FILE_NAME)
-            _count(weights, [ending], 1.0)
-            _count(weights, ["file"], _IMPLIED_FILE)
-    words = _all_words(text)
-    _count(weights, words, 1.0)
-    for one, two in pairwise(words):  # "mind map" finds a mindmap
-        if one not in _SILENT and two not in _SILENT:
-            weights.setdefault(stem(one + two), _JOINED)
-    return weights
-
-
-def _count(weights: dict[str, float], words: list[str], weight: float) -> None:
-    """Add words and their classes, each at its highest weight."""
-    for word in words:
+    for word in (word for run in runs(text) for word in _words(run)):
         if word in _SILENT:
             continue
         base = stem(word)
-        weights[base] = max(weights.get(base, 0.0), weight * _worth(base))
-        for name in _CLASSES[base]:
-            share = weight * (_VERB_CLASS if name.startswith("=v") else _NOUN_CLASS)
+        classes = _CLASSES[base]
+        own = 1.0 if not classes else _VERB if classes[0].startswith("=v") else _NOUN
+        weights[base] = max(weights.get(base, 0.0), own)
+        for name in classes:
+            share = _VERB_CLASS if name.startswith("=v") else _NOUN_CLASS
             weights[name] = max(weights.get(name, 0.0), share)
-
-
-def _worth(base: str) -> float:
-    if base in _DULL:
-        return _BOILERPLATE
-    classes = _CLASSES[base]
-    if not classes:
-        return 1.0
-    return _VERB if classes[0].startswith("=v") else _NOUN
-
-
-def _parts_of_path(path: str) -> tuple[str, str, str]:
-    folders, _, leaf = path.replace("\\", "/").rpartition("/")
-    name, dot, ending = leaf.rpartition(".")
-    return (folders, name, ending.lower()) if dot else (folders, leaf, "")
-
-
-def _all_words(text: str) -> list[str]:
-    return [word for run in runs(text) for word in _words(run)]
+    return weights
 
 
 def _words(run: str) -> list[str]:
@@ -520,4 +474,3 @@ class _Classes(dict[str, tuple[str, ...]]):
 
 _CLASSES = _Classes()
 _SILENT = frozenset(STOP.split())
-_DULL = frozenset(stem(word) for word in BOILERPLATE.split())

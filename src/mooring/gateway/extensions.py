@@ -144,7 +144,7 @@ async def notified(client: Client | None, message: Mapping[str, Any]) -> None:
         live = getattr(provider, "connection", provider).supervisor.live
         if live is None or (live.channel.kind == "http" and live.peer.era == "modern"):
             raise Refusal(METHOD_NOT_FOUND, f"{server!r} is not connected, or takes no notifications")
-        await live.channel.tell(method, {key: value for key, value in params.items() if key != "_meta"})
+        await live.channel.notify(method, {key: value for key, value in params.items() if key != "_meta"})
     except (Refusal, MooringError, WireError) as problem:
         text = line(str(problem), 200)
         log.info("notification of a client is not passed on: method=%s reason=%s", line(method, 80), text)

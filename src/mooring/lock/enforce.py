@@ -378,11 +378,6 @@ class LockEnforcer:
             writer.join()
         self._writers.clear()
 
-    def warnings(self, server: str) -> tuple[str, ...]:
-        """Return one line for each hidden tool of the server."""
-        aside = self._aside.get(server, {})
-        return tuple(f"{server}: tool {name!r} is hidden: {change.kind}" for name, change in aside.items())
-
     def check_page(self, page: Page) -> ToolChanged | None:
         """Return the error for a page that differs from the approved one. Logs it instead if the pins of the
         server only warn."""

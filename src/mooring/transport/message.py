@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic_core import from_json
@@ -33,9 +34,8 @@ TOO_DEEP = f"[nested more than {MAX_DEPTH} levels deep]"
 """Replaces a part of an entry that was left out."""
 ENTRY_PART = 5
 """The level of the values of an entry (such as the schema of a tool), which are left out as a whole."""
-MAX_TOKENS = 100_000
-"""Brackets and strings that are scanned to find deep nesting."""
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+MAX_BRACKETS = 100_000
+"""Brackets that are scanned to find deep nesting."""
 
 
 LARGE = 2**18
@@ -125,24 +125,32 @@ def _decode_text(line: bytes) -> Any:
             raise ValueError("nested too deeply") from None
 
 
+@cache
+def _bracket() -> re.Pattern[bytes]:
+    """Return a pattern of the next bracket that skips values of up to three levels."""
+    shallow = plain = rb'[^"\[\]{}]++|"(?:[^"\\]++|\\.)*+"'
+    for _ in range(3):
+        shallow = rb"%b|\{(?:%b)*+\}|\[(?:%b)*+\]" % (plain, shallow, shallow)
+    return re.compile(rb"(?:%b)*+([\[\]{}])" % shallow, re.DOTALL)
+
+
 def _without_depths(line: bytes) -> bytes:
     """Return the message with `TOO_DEEP` for every part of an entry that is nested too deeply."""
     kept: list[bytes] = []
     depth = copied = start = 0
     deep = False
-    for number, token in enumerate(_TOKEN.finditer(line)):
-        if number > MAX_TOKENS:
+    for number, bracket in enumerate(_bracket().finditer(line)):
+        if number > MAX_BRACKETS:
             raise ValueError("nested too deeply")
-        sign = line[token.start()]
-        if sign in b"[{":
+        if bracket[1] in b"[{":
             depth += 1
             if depth == ENTRY_PART:
-                start = token.start()
+                start = bracket.start(1)
             deep = deep or depth > MAX_DEPTH
-        elif sign in b"]}":
+        else:
             if depth == ENTRY_PART and deep:
                 kept += (line[copied:start], json.dumps(TOO_DEEP).encode())
-                copied, deep = token.end(), False
+                copied, deep = bracket.end(), False
             depth -= 1
     kept.append(line[copied:])
     return b"".join(kept)

@@ -5,6 +5,7 @@ import test from "node:test";
 const base = new URL("../../../src/mooring/console/static/", import.meta.url);
 const { initial, kind, problems, replaced } = await import(new URL("schema.js", base));
 const { Store } = await import(new URL("store.js", base));
+const { ordered } = await import(new URL("format.js", base));
 const { link, parse } = await import(new URL("router.js", base));
 
 const snapshot = (rev, rows = []) => ({
@@ -141,4 +142,10 @@ test("values that are no schema make no form and no error", () => {
     kind(root);
     problems(odd, initial(odd, root), root);
   }
+});
+
+test("characters that change the order of a text are visible, and marks of a language stay", () => {
+  assert.equal(ordered("invoice\u202efdp.exe"), "invoice‹U+202E›fdp.exe");
+  assert.equal(ordered("\u2066a\u2069"), "‹U+2066›a‹U+2069›");
+  assert.equal(ordered("مرحبا\u200f!"), "مرحبا\u200f!");
 });

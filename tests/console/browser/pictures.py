@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import struct
 import zlib
 from pathlib import Path
 
-from tests.console.browser.chromium import Page
+from tests.console.browser.chromium import Chromium, Page
+
+DOCS = Path(__file__).parents[3] / "docs" / "console"
 
 # Count colours in buckets of 5 bits per channel, keep the most frequent ones, and map the rest to the nearest.
 QUANTISE = """(async (data) => {
@@ -43,6 +46,16 @@ async def small_picture(page: Page, painter: Page, path: Path) -> None:
     found = await painter.js(f"{QUANTISE}({json.dumps(shot)})")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(_png(found["width"], found["height"], found["palette"], base64.b64decode(found["data"])))
+
+
+async def pictures(browser: Chromium, page: Page, name: str) -> None:
+    """Write the pictures of a page for the documentation, light and dark, if they are asked for."""
+    if os.environ.get("MOORING_SCREENSHOTS"):
+        painter = await browser.page()
+        for dark in (False, True):
+            await page.look(dark=dark)
+            await small_picture(page, painter, DOCS / f"{name}-{'dark' if dark else 'light'}.png")
+        await page.look()
 
 
 def _png(width: int, height: int, palette: list[list[int]], pixels: bytes) -> bytes:

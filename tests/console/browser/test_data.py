@@ -21,6 +21,7 @@ from mooring.testing import FakeServer
 from tests.cluster.lab import free_ports, running, static_node, written
 from tests.console.browser import world
 from tests.console.browser.chromium import Chromium, Page
+from tests.console.browser.pictures import pictures
 from tests.console.browser.running import console, demo
 from tests.console.browser.test_gateway import HELLO, gateway
 from tests.console.browser.test_pages import settle, show, too_wide
@@ -41,12 +42,12 @@ async def opened(browser: Chromium, url: str) -> Page:
 
 async def good(page: Page, name: str) -> None:
     """What is shown is accessible, has no error, and fits a narrow screen."""
-    pictures = os.environ.get("MOORING_PICTURES")
+    folder = os.environ.get("MOORING_PICTURES")
     for width in (1280, 400):
         await page.look(width=width, height=800)
         await settle(page)
-        if pictures:
-            await page.picture(Path(pictures) / f"{name}-{width}.png")
+        if folder:
+            await page.picture(Path(folder) / f"{name}-{width}.png")
         assert [*await page.axe(), *await too_wide(page)] == [], f"{name} at {width}"
     await page.look()
     await settle(page)
@@ -205,7 +206,11 @@ async def test_a_setting_is_changed_as_a_diff_that_says_what_is_wrong(
         await page.click(".grid-row", "call_timeout")
         await page.fill("#setting-value", '"soon"')
         await page.click(".split-detail button", "Show the change")
-        await page.shows("is not a duration", "dialog .callout.warn")
+        await page.shows("is not a duration", "dialog .callout.bad")
+        assert await page.js("document.querySelector('dialog .diff')") is None
+        assert json.loads(path.read_text())["call_timeout"] == 60
+        assert [text for text in page.problems if "400" not in text] == []
+        page.problems.clear()
         await page.press("Escape")
         await page.fill("#setting-value", "30")
         await page.click(".split-detail button", "Show the change")
@@ -279,6 +284,7 @@ async def test_the_nodes_of_a_cluster_are_shown(browser: Chromium, tmp_path: Pat
             "[...document.querySelectorAll('.grid-row')].some((r) => /b[^]*up/.test(r.innerText))"
         )
         await good(page, "cluster")
+        await pictures(browser, page, "cluster")
         await asyncio.to_thread(found[1].kill)
         await page.until(
             "[...document.querySelectorAll('.grid-row')].some((r) => /b[^]*down/.test(r.innerText))"

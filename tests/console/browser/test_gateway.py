@@ -15,10 +15,10 @@ import aiohttp
 import pytest
 
 from tests.console.browser.chromium import Chromium
-from tests.console.browser.pictures import small_picture
+from tests.console.browser.pictures import pictures
 from tests.console.browser.running import demo
 from tests.console.browser.test_journey import terminal
-from tests.console.browser.test_pages import DOCS, settle, too_wide
+from tests.console.browser.test_pages import settle, too_wide
 
 pytestmark = [pytest.mark.anyio, pytest.mark.reference, pytest.mark.timeout(240)]
 
@@ -120,12 +120,7 @@ async def test_a_gateway_with_tokens_asks_for_one_and_shows_its_clients(
             await page.shows("ci", "main")
             assert secret not in await page.text("body")
             await settle(page)
-            if os.environ.get("MOORING_SCREENSHOTS"):
-                painter = await browser.page()
-                for dark in (False, True):
-                    await page.look(dark=dark)
-                    await small_picture(page, painter, DOCS / f"gateway-{'dark' if dark else 'light'}.png")
-                await page.look()
+            await pictures(browser, page, "gateway")
             assert await page.axe() == []
             await page.look(width=400, height=800)
             await settle(page)

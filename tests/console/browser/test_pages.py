@@ -18,13 +18,12 @@ import pytest
 
 from tests.console.browser import world
 from tests.console.browser.chromium import Chromium, Page
-from tests.console.browser.pictures import small_picture
+from tests.console.browser.pictures import DOCS, pictures, small_picture
 from tests.console.browser.running import Console, console, demo
 from tests.console.browser.test_journey import DUAL, terminal
 
 pytestmark = [pytest.mark.anyio, pytest.mark.reference, pytest.mark.timeout(400)]
 
-DOCS = Path(__file__).parents[3] / "docs" / "console"
 PAGES = {
     "servers": "servers/broken",
     "tools": "tools/mcp_github_create_issue",
@@ -159,8 +158,7 @@ async def test_the_first_run_is_accessible(browser: Chromium, project: Path) -> 
         await page.open(running.url)
         await page.shows("Connect your first server", "h1")
         await settle(page)
-        if os.environ.get("MOORING_SCREENSHOTS"):
-            await small_picture(page, await browser.page(), DOCS / "first-run-light.png")
+        await pictures(browser, page, "first-run")
         assert await page.axe() == []
         await page.look(width=400, height=800)
         await settle(page)

@@ -71,6 +71,10 @@ async def test_5000_tools_of_60_servers_are_shown_and_filtered_at_once(browser: 
         )
         await page.open(url)
         await page.until("window.painted > 0")
+        # A long table does not squeeze the figures above it.
+        assert await page.js(
+            "[...document.querySelectorAll('.stats')].map((e) => e.scrollHeight - e.clientHeight)"
+        ) == [0]
         await page.open(url.split("?")[0] + "#/tools")
         await page.js("window.old = true; location.reload()")
         painted = await page.until(

@@ -68,3 +68,14 @@ export function span(seconds) {
   if (seconds < 172_800) return `${Math.round(seconds / 3600)} h`;
   return `${Math.round(seconds / 86_400)} days`;
 }
+
+/**
+ * Text of a server with characters that change the order of the others made visible: `\u202eexe.txt` must not look like
+ * another name. @param {string} text
+ */
+export function ordered(text) {
+  return text.replace(
+    /[\u202a-\u202e\u2066-\u2069]/g,
+    (found) => `‹U+${found.charCodeAt(0).toString(16).toUpperCase()}›`,
+  );
+}

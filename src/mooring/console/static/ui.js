@@ -1,6 +1,7 @@
 // Parts that several pages share.
 
 import { h, render } from "./dom.js";
+import { ordered } from "./format.js";
 import { icon } from "./icons.js";
 import { ApiError } from "./api.js";
 
@@ -85,7 +86,7 @@ export function statePill(state, text) {
 
 /** Text of a server or user: its own direction, cut by the layout. @param {Child} text @param {string} [classes] */
 export function foreign(text, classes = "") {
-  return h("bdi", { class: `foreign ${classes}`, dir: "auto" }, text);
+  return h("bdi", { class: `foreign ${classes}`, dir: "auto" }, typeof text === "string" ? ordered(text) : text);
 }
 
 /** @param {string} title @param {Child} about @param {...Child} actions */
@@ -172,7 +173,7 @@ export function codeBlock(text, label) {
   return h(
     "div",
     { class: "code-block" },
-    h("pre", { tabindex: "0", role: "region", "aria-label": label, dir: "auto" }, text),
+    h("pre", { tabindex: "0", role: "region", "aria-label": label, dir: "auto" }, ordered(text)),
     copyButton(text, label.toLowerCase()),
   );
 }

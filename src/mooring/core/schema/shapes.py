@@ -343,8 +343,6 @@ def _same_kind(one: Alt, other: Alt) -> bool:
 
 def _meet_alts(one: Alt, other: Alt, budget: Budget, depth: int) -> Alt | None:
     budget.spend(depth)
-    if "any" in (one.kind, other.kind):
-        return other if one.kind == "any" else one
     if not _same_kind(one, other):
         return None
     kind: Kind = one.kind if one.kind == other.kind else "integer"
