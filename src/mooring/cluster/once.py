@@ -250,7 +250,7 @@ class SharedOnce:
             for server, node in list(self._elsewhere.items()):
                 peer = self._nodes.peers.get(node.name)
                 # A node that has ended refuses the next request by itself: only silence must be noticed here.
-                if peer is not None and peer.silence > coordinator.rules.ttl:
+                if peer is None or peer.silence > coordinator.rules.ttl:
                     coordinator.forget(node, gone=True)
                     self._drop(server, f"node {node.name!r}, which ran it, does not answer")
 
