@@ -243,13 +243,14 @@ class SharedOnce:
         return Elsewhere(reach, replace(target, proxy=None, sign=self._nodes.signer(node, path)))
 
     async def _check(self) -> None:
-        """Connect servers again whose node does not answer, or does not own them any more."""
+        """Connect servers again whose node does not answer for the time of a lease."""
         coordinator = self._nodes.coordinator
         while True:
             await asyncio.sleep(CHECK_INTERVAL)
             for server, node in list(self._elsewhere.items()):
                 peer = self._nodes.peers.get(node.name)
-                if peer is None or peer.incarnation != node.incarnation or not peer.up:
+                # A node that has ended refuses the next request by itself: only silence must be noticed here.
+                if peer is None or peer.silence > coordinator.rules.ttl:
                     coordinator.forget(node, gone=True)
                     self._drop(server, f"node {node.name!r}, which ran it, does not answer")
 
