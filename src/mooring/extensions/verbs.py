@@ -12,7 +12,6 @@ from mooring.errors import ConfigError
 from mooring.extensions.skills import Skills
 from mooring.extensions.views import View, Views
 from mooring.local import OnProgress
-from mooring.servers.requests import FOR_PAGE
 from mooring.session import HostRuntime, Session
 
 __all__ = ["ExtensionVerbs", "call_for_page", "checked_extensions"]
@@ -45,6 +44,8 @@ async def call_for_page(
 ) -> Result:
     """Call a tool for a page of its server (MCP Apps), with the same rules as other calls. The caller checks
     that the page may use the tool. Not for applications: see `ViewBridge`."""
+    from mooring.servers.requests import FOR_PAGE  # loads the transports
+
     audit = session._runtime.audit  # pyright: ignore[reportPrivateUsage]
     reports = None if on_progress is None else OrderedCallback(on_progress, "on_progress")
     work = session._call(tool.name, arguments, timeout, reports, 0, tool)  # pyright: ignore[reportPrivateUsage]
