@@ -227,6 +227,7 @@ class EngineNodes(NodeCluster):
     async def leave(self) -> None:
         """Claim nothing, end the sessions of owned keys when they are idle, and give the keys up."""
         self._leaving = True
+        self._once.leave()
         self.coordinator.drain()
         try:
             async with asyncio.timeout(self.settings.drain):

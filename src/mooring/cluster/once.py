@@ -162,12 +162,17 @@ class SharedOnce:
         self._elsewhere: dict[str, NodeId] = {}
         """Nodes by server."""
         self._checking: asyncio.Task[None] | None = None
+        self._leaving = False
         runtime_of(host).servers.place_of = self._place_of
 
     def joined(self) -> None:
         """Called when this node has a lease."""
         self._joined.set()
         self._checking = asyncio.create_task(self._check())
+
+    def leave(self) -> None:
+        """Run no more servers: requests of other nodes are for the next owner."""
+        self._leaving = True
 
     def stop(self) -> None:
         if self._checking is not None:
@@ -181,6 +186,8 @@ class SharedOnce:
     def _place_of(self, server: ServerConfig) -> Place:
         async def place() -> ServerLease | Elsewhere:
             await self._joined.wait()
+            if self._leaving:
+                raise ConnectError("this node is shutting down; another one runs it", server=server.name)
             node, key = await self._owner(server.name), self._key("server", server.name)
             if node == self._nodes.me:
                 self._elsewhere.pop(server.name, None)
@@ -285,7 +292,8 @@ class SharedOnce:
         """Answer whether this node runs a server; it becomes its owner if there is none."""
         server, me = unquote(path.removeprefix(PLACE)), self._nodes.me
         key = self._key("server", server)
-        if server not in runtime_of(self._host).servers.configs or not self._joined.is_set():
+        known = server in runtime_of(self._host).servers.configs
+        if not known or not self._joined.is_set() or self._leaving:
             return document({"owns": False}, 200, {NODE: me.incarnation})
         self._names[key] = server
         try:
@@ -302,7 +310,7 @@ class SharedOnce:
         """
         server = unquote(path.removeprefix(PATH))
         me = self._nodes.coordinator.me
-        if self._nodes.coordinator.may_send(self._key("server", server)) is None:
+        if self._leaving or self._nodes.coordinator.may_send(self._key("server", server)) is None:
             raise Denied(
                 421,
                 f"node {me.name!r} does not run server {server!r}",
