@@ -21,12 +21,15 @@ pytestmark = [pytest.mark.anyio, pytest.mark.cluster, pytest.mark.timeout(180)]
 
 async def usable(client: Caller, cluster: EngineCluster) -> Reply:
     """The first answer of the server behind a node, after its login has arrived there."""
-    async with asyncio.timeout(40):
-        while True:
-            with suppress(KeyError):
-                if not (reply := await client.call("echo", {"text": "x"})).result.get("isError"):
+    reply = None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(40):
+            while True:
+                reply = await client.call("echo", {"text": "x"})
+                if "result" in reply.last and not reply.result.get("isError"):
                     return reply
-            await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)
+    raise AssertionError((reply and reply.last, errors_of(cluster)))
 
 
 async def test_one_login_serves_all_nodes_and_is_refreshed_once(tmp_path: Path, hosting: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -29,6 +29,8 @@ TOPIC = "login"
 POLL = 0.1
 STALE_AFTER = 20.0
 """Seconds without a change after which the lock of a node that ended is replaced."""
+LOOK_INTERVAL = 5.0
+"""Seconds between two looks for logins while a server waits for one: a notice can be lost."""
 PATIENCE = 40.0
 """Seconds to wait for the lock of a login."""
 
@@ -40,7 +42,8 @@ class SharedLogins:
         engine: The engine.
         cipher: Encrypts the logins with `gateway.key`.
         key: Returns the key in the engine for a kind and a name.
-        arrived: Called when another node stored a login.
+        arrived: Called when this node has a login that another one stored.
+        wanted: Whether a server of this node waits for a login.
     """
 
     def __init__(
@@ -49,21 +52,41 @@ class SharedLogins:
         cipher: LoginCipher,
         key: Callable[[str, str], str],
         arrived: Callable[[], None],
+        wanted: Callable[[], bool],
     ) -> None:
-        self._engine, self._cipher, self._key, self._arrived = engine, cipher, key, arrived
+        self._engine, self._cipher, self._key = engine, cipher, key
+        self._arrived, self._wanted = arrived, wanted
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Take over the stored logins, and those that other nodes store from now on."""
         await self._engine.subscribe(TOPIC, self._heard)
+        await self._look()
+        self._spawn(self._keep_looking())
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_INTERVAL)
+            if self._wanted():
+                await self._look()
+
+    async def _look(self) -> None:
+        """Take over all stored logins."""
         with suppress(EngineError):
-            for name, (value, _) in (await self._engine.entries("logins")).items():
-                if name.startswith("login."):
-                    await self._take_over(value)
-        self._arrived()
+            stored = await self._engine.entries("logins")
+            logins = [value for name, (value, _) in stored.items() if name.startswith("login.")]
+            if any([await self._take_over(value) for value in logins]):
+                self._arrived()
 
     def _heard(self, data: bytes) -> None:
-        task = asyncio.create_task(self._fetch(data.decode("utf-8", "replace")))
+        self._spawn(self._fetch(data.decode("utf-8", "replace")))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -103,8 +126,9 @@ class SharedLogins:
             with suppress(EngineError):
                 value, last = await self._engine.read("logins", name)
                 said = self._opened(value) if value else None
-                if said is not None and said["store"] == store.key:
-                    await to_thread.run_sync(_stored, store, said["login"])
+                known = said is None or said["store"] != store.key
+                if said and not known and await to_thread.run_sync(_stored, store, said["login"]):
+                    self._arrived()
             store.written = False
             yield
             text = await to_thread.run_sync(_text, store)
