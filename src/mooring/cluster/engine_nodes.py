@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from mooring import __version__
-from mooring.auth import token_store
 from mooring.auth.cipher import LoginCipher, key_secrets
 from mooring.cluster.coordinator import Coordinator, Member, NotPlaced
 from mooring.cluster.engine import EngineAccess, EngineError
@@ -32,7 +31,7 @@ from mooring.config.logs import logger
 from mooring.config.models import ConfigSource, HostConfig
 from mooring.config.references import expand
 from mooring.core.value import Value
-from mooring.errors import ConfigError, MooringError
+from mooring.errors import ConfigError
 from mooring.gateway.auth import is_loopback
 from mooring.gateway.nodes import NodeId, OwnerGone, OwnerMoved
 from mooring.gateway.routes import RateLimited, too_many
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
     from mooring.gateway.routes import Limits, Routes
     from mooring.host import Host
     from mooring.servers.state import ServerLease
-    from mooring.servers.supervisor import Supervisor
 
 __all__ = ["EngineNodes", "configuration_hash", "engine_access", "engine_nodes"]
 
@@ -193,12 +191,9 @@ class EngineNodes(NodeCluster):
         )
         self._once = SharedOnce(host, self, placement_key)
         cipher, engine = LoginCipher(*gateway.key), self.coordinator.engine
-        self._logins = SharedLogins(
-            engine, cipher, placement_key, self._logins_arrived, self._waits_for_login
-        )
+        self._logins = SharedLogins(engine, cipher, placement_key, host)
         self._limits: DividedLimits | None = None
         self._changes: asyncio.Task[None] | None = None
-        self._sharing: asyncio.Task[None] | None = None
         self._sessions: dict[str, str] = {}
         """Session ids of the keys that this node owns."""
         self._leaving = False
@@ -221,21 +216,6 @@ class EngineNodes(NodeCluster):
         self._members_changed()
         self._once.joined()
         await self._logins.start()
-        token_store.cluster_logins = self._logins
-        self._sharing = asyncio.create_task(self._share_logins())
-
-    async def _share_logins(self) -> None:
-        for connection in list(runtime_of(self._host).servers.connections.values()):
-            await self._share_login(connection.supervisor)
-
-    async def _share_login(self, supervisor: Supervisor) -> None:
-        """Give the other nodes a login that only this one has."""
-        if supervisor.access is None and supervisor.state != "disabled":
-            with suppress(MooringError):  # its start reports the problem
-                await supervisor.introduce()
-        if supervisor.access is not None and isinstance(supervisor.access.store, token_store.TokenStore):
-            async with supervisor.access.store.locked():
-                pass
 
     async def leave(self) -> None:
         """Claim nothing, end the sessions of owned keys when they are idle, and give the keys up."""
@@ -252,25 +232,11 @@ class EngineNodes(NodeCluster):
 
     async def stop(self) -> None:
         self._once.stop()
-        token_store.cluster_logins = None
         self._logins.stop()
-        for task in (self._changes, self._sharing):
-            if task is not None:
-                task.cancel()
+        if self._changes is not None:
+            self._changes.cancel()
         await self.coordinator.stop()
         await super().stop()
-
-    def _waits_for_login(self) -> bool:
-        connections = runtime_of(self._host).servers.connections.values()
-        return any(one.state == "needs-auth" for one in connections)
-
-    def _logins_arrived(self) -> None:
-        """Connect servers that wait for a login, which another node may have stored, and those whose attempt
-        without it is running."""
-        for connection in runtime_of(self._host).servers.connections.values():
-            running = connection.state == "pending" and connection.config.start != "lazy"
-            if connection.state == "needs-auth" or (running and connection.supervisor.access is not None):
-                connection.supervisor.connect_now()
 
     # --- membership -----------------------------------------------------------------------------
 

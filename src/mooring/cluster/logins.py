@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
+from mooring.auth import token_store
 from mooring.auth.cipher import LoginCipher
 from mooring.auth.token_store import TokenStore, UnsafeStoreError, grant_from_json, grant_to_json
 from mooring.cluster.engine import EngineError, NatsEngine
 from mooring.cluster.fencing import clock
 from mooring.config.logs import logger
-from mooring.errors import ConfigError
+from mooring.errors import ConfigError, MooringError
+from mooring.host import runtime_of
+
+if TYPE_CHECKING:
+    from mooring.host import Host
+    from mooring.servers.connection import Connection
 
 __all__ = ["SharedLogins"]
 
@@ -42,8 +48,7 @@ class SharedLogins:
         engine: The engine.
         cipher: Encrypts the logins with `gateway.key`.
         key: Returns the key in the engine for a kind and a name.
-        arrived: Called when this node has a login that another one stored.
-        wanted: Whether a server of this node waits for a login.
+        host: The host whose servers use them.
     """
 
     def __init__(
@@ -51,11 +56,9 @@ class SharedLogins:
         engine: NatsEngine,
         cipher: LoginCipher,
         key: Callable[[str, str], str],
-        arrived: Callable[[], None],
-        wanted: Callable[[], bool],
+        host: Host,
     ) -> None:
-        self._engine, self._cipher, self._key = engine, cipher, key
-        self._arrived, self._wanted = arrived, wanted
+        self._engine, self._cipher, self._key, self._host = engine, cipher, key, host
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -63,16 +66,40 @@ class SharedLogins:
         await self._engine.subscribe(TOPIC, self._heard)
         await self._look()
         self._spawn(self._keep_looking())
+        token_store.cluster_logins = self
+        self._spawn(self._share())
 
     def stop(self) -> None:
+        token_store.cluster_logins = None
         for task in self._tasks:
             task.cancel()
 
     async def _keep_looking(self) -> None:
         while True:
             await asyncio.sleep(LOOK_INTERVAL)
-            if self._wanted():
+            if any(one.state == "needs-auth" for one in self._connections()):
                 await self._look()
+
+    async def _share(self) -> None:
+        """Give the other nodes the logins that only this one has."""
+        for supervisor in [one.supervisor for one in self._connections()]:
+            if supervisor.access is None and supervisor.state != "disabled":
+                with suppress(MooringError):  # its start reports the problem
+                    await supervisor.introduce()
+            if supervisor.access is not None and isinstance(supervisor.access.store, TokenStore):
+                async with supervisor.access.store.locked():
+                    pass
+
+    def _connections(self) -> Iterable[Connection]:
+        return list(runtime_of(self._host).servers.connections.values())
+
+    def _arrived(self) -> None:
+        """Connect servers that wait for a login, which another node may have stored, and those whose attempt
+        without it is running."""
+        for connection in self._connections():
+            running = connection.state == "pending" and connection.config.start != "lazy"
+            if connection.state == "needs-auth" or (running and connection.supervisor.access is not None):
+                connection.supervisor.connect_now()
 
     async def _look(self) -> None:
         """Take over all stored logins."""
