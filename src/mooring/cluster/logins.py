@@ -128,9 +128,15 @@ class SharedLogins:
         said = self._opened(value)
         if said is None:
             return False
-        store = TokenStore("", None, None, self._cipher if said["personal"] else None)
-        store.key = said["store"]
+        store = self._copy(said["store"], said["personal"])
         return await to_thread.run_sync(_stored, store, said["login"])
+
+    def _copy(self, key: str, personal: bool) -> TokenStore:
+        """Return another store of the same login: what it writes is news to the store of a connection, which
+        then reads it, and what it reads does not count as read there."""
+        store = TokenStore("", None, None, self._cipher if personal else None)
+        store.key = key
+        return store
 
     def _opened(self, value: bytes) -> dict[str, Any] | None:
         try:
@@ -153,12 +159,11 @@ class SharedLogins:
             with suppress(EngineError):
                 value, last = await self._engine.read("logins", name)
                 said = self._opened(value) if value else None
-                known = said is None or said["store"] != store.key
-                if said and not known and await to_thread.run_sync(_stored, store, said["login"]):
+                if value and said and said["store"] == store.key and await self._take_over(value):
                     self._arrived()
             store.written = False
             yield
-            text = await to_thread.run_sync(_text, store)
+            text = await to_thread.run_sync(_text, self._copy(store.key, store.cipher is not None))
             if store.written or (said is None and text):
                 await self._put(name, store, text, last)
         finally:
