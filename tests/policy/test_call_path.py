@@ -28,10 +28,12 @@ from mooring import (
     ServerConfig,
     ToolCall,
 )
+from mooring.cluster.once import ServerProfile
 from mooring.config import load
-from mooring.config.sections import ScriptSettings
+from mooring.config.sections import ProfileSettings, ScriptSettings
 from mooring.core.types import Block
 from mooring.core.value import replace
+from mooring.gateway.profiles import Profile
 from tests.lab.stdio import lab_server, wire_log
 
 pytestmark = pytest.mark.anyio
@@ -561,3 +563,16 @@ async def test_what_was_sent_is_in_the_audit_log(tmp_path: Path) -> None:
         await host.call("mcp_lab_echo")
     [line] = [json.loads(text) for text in log.read_text().splitlines()]
     assert line["arguments"] == {"text": "fixed"}
+
+
+async def test_a_node_that_runs_a_server_for_another_one_leaves_the_policy_to_it(tmp_path: Path) -> None:
+    whole = config(lab(tmp_path / "log"), policy={"rules": [{"when": "principal != 'ana'", "then": "deny"}]})
+    async with running(whole) as host:
+        await host.ready(20)
+        asked_by_a_client, asked_by_a_node = Profile(host, ProfileSettings()), ServerProfile(host, "lab")
+        [tool] = [one for one in asked_by_a_node.catalog.tools.values() if one.remote_name == "echo"]
+        async with host.session("one") as session:
+            context = asked_by_a_client.context(session)
+            with pytest.raises(PolicyDenied):
+                await asked_by_a_client.permit(tool, {}, context, None)
+            await asked_by_a_node.permit(tool, {}, context, None)

@@ -63,7 +63,6 @@ class Profile:
     def __init__(self, host: Host, settings: ProfileSettings, name: str = "", *, logins: bool = True) -> None:
         self.host = host
         self._runtime = runtime_of(host)
-        self.allows, self.permit = self._runtime.allows, self._runtime.permit
         self.name = name
         self.settings = settings
         self._logins = logins
@@ -142,6 +141,14 @@ class Profile:
     def _behind(self, session: Session) -> Session:
         """Return the host's session of a client, which owns the client's isolated connections."""
         return self.host.session(session.id, agent_id=session.agent_id, principal=session.principal)
+
+    def allows(self, tool: Tool) -> bool:
+        return self._runtime.allows(tool)
+
+    async def permit(
+        self, tool: Tool, arguments: Mapping[str, Any], context: CallContext, timeout: float | None
+    ) -> None:
+        await self._runtime.permit(tool, arguments, context, timeout)
 
     def context(self, session: Session) -> CallContext:
         caller = CALLER.get()
