@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any, Literal
 
@@ -220,3 +221,14 @@ def test_nothing_of_it_is_loaded_by_the_library() -> None:
     source = Path(__file__).parents[2] / "src" / "mooring"
     others = [path for path in source.rglob("*.py") if path.parent.name != "testing"]
     assert [path for path in others if "import mooring.testing" in path.read_text()] == []
+
+
+async def test_another_program_that_connects_to_its_port_fails_no_test(hosting: Any) -> None:
+    async with shop() as server, hosting(server.child(shutdown_grace=1)) as host:
+        [port] = [int(word) for word in server.child().args if word.isdigit()]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        with anyio.fail_after(10):
+            assert await reader.read() == b""
+        writer.close()
+        assert (await host.call("mcp_shop_stock")).text == "12 left"

@@ -148,8 +148,8 @@ class Transports:
                 elif "method" in message:
                     work = asyncio.create_task(self._serve(message, writer))
                     under_way[message.get("id")] = work
-        except (ConnectionError, asyncio.CancelledError):
-            pass  # the child or the test ended
+        except (ConnectionError, ValueError, asyncio.CancelledError):
+            pass  # the child or the test ended, or another program uses a port of this number
         finally:
             for work in (*under_way.values(), writing):
                 work.cancel()
