@@ -162,7 +162,7 @@ class SharedOnce:
         self._elsewhere: dict[str, NodeId] = {}
         """Nodes by server."""
         self._checking: asyncio.Task[None] | None = None
-        self._leaving = False
+        self._leaving = self._stopped = False
         runtime_of(host).servers.place_of = self._place_of
 
     def joined(self) -> None:
@@ -175,6 +175,7 @@ class SharedOnce:
         self._leaving = True
 
     def stop(self) -> None:
+        self._stopped = True
         if self._checking is not None:
             self._checking.cancel()
 
@@ -186,7 +187,7 @@ class SharedOnce:
     def _place_of(self, server: ServerConfig) -> Place:
         async def place() -> ServerLease | Elsewhere:
             await self._joined.wait()
-            if self._leaving:
+            if self._stopped:
                 raise ConnectError("this node is shutting down; another one runs it", server=server.name)
             node, key = await self._owner(server.name), self._key("server", server.name)
             if node == self._nodes.me:
