@@ -150,7 +150,10 @@ class Page:
 
     async def fill(self, css: str, text: str) -> None:
         await self.click(css)
-        await self.js(f"document.querySelector({json.dumps(css)}).select?.()")
+        await self.until(
+            f"(() => {{ const e = document.querySelector({json.dumps(css)}); e?.focus(); e?.select?.();"
+            " return e !== null && document.activeElement === e; })()"
+        )
         await self.write(text)
 
     async def choose(self, css: str, value: str) -> None:
