@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -27,6 +26,7 @@ from mooring.lock.compare import pin_of
 from mooring.lock.model import Lock
 from mooring.lock.text import render
 from mooring.testing import FakeServer, hang
+from tests.lab.wait import until
 
 PAGE = "text/html;profile=mcp-app"
 UI = {"io.modelcontextprotocol/ui": {"mimeTypes": [PAGE]}}
@@ -225,12 +225,6 @@ async def test_a_tool_that_an_older_listing_shows_to_models_is_not_called_once_i
 
 def request(method: str, key: Any = 1, /, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": key, "method": method, "params": params}
-
-
-async def until(met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not met():
-            await asyncio.sleep(0)
 
 
 def notice(method: str, /, **params: Any) -> dict[str, Any]:

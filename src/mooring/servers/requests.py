@@ -78,7 +78,7 @@ class ConcurrencyLimiter:
         """Take a permit, waiting for it in the queue for up to `timeout` seconds.
 
         Raises:
-            Full: the queue already holds `max_queue` requests.
+            QueueFull: the queue already holds `max_queue` requests.
             TimeoutError: no permit became free in time.
         """
         if self.take(limit):
