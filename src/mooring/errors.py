@@ -83,11 +83,21 @@ class ConfigError(MooringError):
 class _Unknown(MooringError):
     kind = "name"
 
-    def __init__(self, name: str, suggestions: Sequence[str] = (), *, hint: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        suggestions: Sequence[str] = (),
+        *,
+        hint: str = "",
+        server: str | None = None,
+        state: str | None = None,
+    ) -> None:
         near = f" Did you mean {' or '.join(repr(s) for s in suggestions)}?" if suggestions else ""
         super().__init__(f"There is no {self.kind} {name!r}.{near}{' ' + hint if hint else ''}")
         self.name = name
         self.suggestions = tuple(suggestions)
+        self.server = server
+        self.state = state
 
 
 class UnknownTool(_Unknown):
@@ -101,19 +111,6 @@ class UnknownTool(_Unknown):
     """
 
     kind = "tool"
-
-    def __init__(
-        self,
-        name: str,
-        suggestions: Sequence[str] = (),
-        *,
-        hint: str = "",
-        server: str | None = None,
-        state: str | None = None,
-    ) -> None:
-        super().__init__(name, suggestions, hint=hint)
-        self.server = server
-        self.state = state
 
 
 class UnknownServer(_Unknown):
@@ -133,6 +130,8 @@ class UnknownResource(_Unknown):
     Attributes:
         name: The URI that was asked for.
         suggestions: Similar URIs that exist, the best first.
+        server: The first server that may have the resource and is not connected, if there is one.
+        state: The state of that server: `needs-auth`, `failed`, `pending` or `disabled`.
     """
 
     kind = "resource"
