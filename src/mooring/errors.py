@@ -83,6 +83,14 @@ class ConfigError(MooringError):
 class _Unknown(MooringError):
     kind = "name"
 
+    def __init__(self, name: str, suggestions: Sequence[str] = (), *, hint: str = "") -> None:
+        near = f" Did you mean {' or '.join(repr(s) for s in suggestions)}?" if suggestions else ""
+        super().__init__(f"There is no {self.kind} {name!r}.{near}{' ' + hint if hint else ''}")
+        self.name = name
+        self.suggestions = tuple(suggestions)
+
+
+class _Missing(_Unknown):
     def __init__(
         self,
         name: str,
@@ -92,15 +100,12 @@ class _Unknown(MooringError):
         server: str | None = None,
         state: str | None = None,
     ) -> None:
-        near = f" Did you mean {' or '.join(repr(s) for s in suggestions)}?" if suggestions else ""
-        super().__init__(f"There is no {self.kind} {name!r}.{near}{' ' + hint if hint else ''}")
-        self.name = name
-        self.suggestions = tuple(suggestions)
+        super().__init__(name, suggestions, hint=hint)
         self.server = server
         self.state = state
 
 
-class UnknownTool(_Unknown):
+class UnknownTool(_Missing):
     """No tool has this name.
 
     Attributes:
@@ -124,7 +129,7 @@ class UnknownServer(_Unknown):
     kind = "server"
 
 
-class UnknownResource(_Unknown):
+class UnknownResource(_Missing):
     """No server lists this resource.
 
     Attributes:
@@ -143,6 +148,8 @@ class AmbiguousResource(UnknownResource):
     Attributes:
         name: The URI that was asked for.
         suggestions: The servers that have it.
+        server: None.
+        state: None.
     """
 
     kind = "single server for"
