@@ -454,7 +454,7 @@ def _unread_sections(
         place, name = (*path, key), snake(key)
         if place in SHAPES or (path in read and name in _SETTINGS):
             continue
-        inner = cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+        inner = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
         meant = name if name in GUARDED else misspelled(name, GUARDED)
         if meant and path not in read:
             ours = _GUARDED_FIELDS[meant] & {snake(field) for field in inner}
