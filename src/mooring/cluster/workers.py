@@ -104,12 +104,18 @@ class WorkerNodes(NodeCluster):
         return self._sessions
 
     async def make_room(self, account: str, asking: str) -> bool:
-        if account == counts.EVERYONE:
-            found = {self._registry.majority()}
-            found |= {one.get("majority") for one in (await self._ask_all("/peer/sessions")).values()}
-            limit = self.settings.max_sessions
-            large = (one for one in found if one not in (None, asking) and 2 * self._sessions.of(one) > limit)
-            account = next(large, "")
+        if account != counts.EVERYONE:
+            return await self._end_idle(account)
+        found = {self._registry.majority()}
+        found |= {one.get("majority") for one in (await self._ask_all("/peer/sessions")).values()}
+        large = {one for one in found if one and 2 * self._sessions.of(one) > self.settings.max_sessions}
+        for one in (*(large - {asking}), asking):
+            if await self._end_idle(one):
+                return True
+        return False
+
+    async def _end_idle(self, account: str) -> bool:
+        """End the session of an account that was idle for longest, on any worker; False if there is none."""
         idle = {name: one.get("idle") for name, one in (await self._ask_all(_about(account))).items()}
         if (own := self._registry.longest_idle(account)) is not None:
             idle[self.me.name] = own.used
