@@ -51,6 +51,8 @@ ASK_TIMEOUT = 5.0
 ADMIN_TIMEOUT = 30.0
 HOME_TIMEOUT = 20.0
 """Seconds for which a request waits for a worker that is started again."""
+END_WAIT = 3.0
+"""Seconds after a second SIGTERM until workers that still run are killed."""
 _POLL = 0.05
 
 
@@ -287,12 +289,20 @@ class _Supervisor:
         self.code = 0
 
     def pass_on(self, number: int) -> None:
-        """Pass a signal on to all workers; all but SIGHUP end them."""
+        """Pass a signal on to all workers; all but SIGHUP end them. After the second one, workers that do not
+        react are killed."""
+        again = number != signal.SIGHUP and self._ending.is_set()
         if number != signal.SIGHUP:
             self._ending.set()
         for process in self._running:
             if process.returncode is None:
                 process.send_signal(number)
+                if again:
+                    asyncio.get_running_loop().call_later(END_WAIT, self._kill, process)
+
+    def _kill(self, process: asyncio.subprocess.Process) -> None:
+        if process.returncode is None:
+            process.kill()
 
     async def keep(self, number: int) -> None:
         """Keep one worker running."""
