@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from mooring.cluster.engine import EngineAccess, NatsEngine
-from mooring.gateway.shutdown import END_GRACE
+from mooring.gateway.shutdown import END_GRACE, SAME
 from tests.cluster.engine_lab import NatsServer, alive, engine_nodes, owner_number, until
 from tests.cluster.lab import (
     Node,
@@ -118,7 +118,7 @@ async def test_a_process_ends_within_its_bound_whatever_hangs(tmp_path: Path, ha
                         async with asyncio.timeout(2), nodes.http.get(node.base + "/live"):
                             pass
         started = time.monotonic()
-        node.process.terminate()
+        node.terminate()
         assert await ended(node, BOUND + LATE) == 1
         assert time.monotonic() - started > DRAIN
         await until(lambda: not alive(pid), 5)
@@ -133,8 +133,10 @@ async def test_a_second_sigterm_ends_it_at_once(tmp_path: Path, kind: str) -> No
         pid = int((await client.call("pid")).text)
         call = asyncio.create_task(client.call("sleep", {"seconds": 50}))
         await until_running(nodes.http, nodes[0])
-        nodes[0].process.terminate()
+        nodes[0].terminate()
+        again = time.monotonic() + SAME
         await until_closed(nodes[0])
+        await until(lambda: time.monotonic() > again, 5)
         assert nodes[0].process.poll() is None
         nodes[0].process.terminate()
         await ended(nodes[0], 5 + LATE)
@@ -150,7 +152,7 @@ async def test_a_node_ends_in_order_although_the_engine_does_not_answer(tmp_path
         pid = int((await client.call("pid")).text)
         owner = await owner_number(cluster)
         cluster.proxies[owner].silent = True
-        cluster[owner].process.terminate()
+        cluster[owner].terminate()
         assert await ended(cluster[owner], BOUND + LATE) == 0
         assert not alive(pid)
 
@@ -163,7 +165,7 @@ async def test_a_node_ends_in_order_although_another_node_does_not_answer(tmp_pa
         nodes[0].signal(signal.SIGSTOP)
         call = asyncio.create_task(client.call("echo", {"text": "y"}))
         await until(lambda: unread(nodes[0].port) > 1, 20)  # the call, and a check whether it answers
-        nodes[1].process.terminate()
+        nodes[1].terminate()
         assert await ended(nodes[1], BOUND + LATE) == 0
         with suppress(aiohttp.ClientError):
             assert (await call).status >= 500

@@ -30,6 +30,7 @@ from mooring.cluster.nodes import NodeCluster, new_incarnation
 from mooring.config.logs import logger
 from mooring.errors import ConfigError
 from mooring.gateway.nodes import NodeId
+from mooring.gateway.shutdown import SAME
 from mooring.gateway.web import Denied, Response, WebRequest, document
 from mooring.servers import requests
 
@@ -284,6 +285,7 @@ class _Supervisor:
     def __init__(self, shared: Mapping[str, Any], listening: Callable[[str], None]) -> None:
         self._shared, self._listening = shared, listening
         self._ending = asyncio.Event()
+        self._ended_at = float("inf")
         self._running: set[asyncio.subprocess.Process] = set()
         self._reported = False
         self.code = 0
@@ -291,8 +293,9 @@ class _Supervisor:
     def pass_on(self, number: int) -> None:
         """Pass a signal on to all workers; all but SIGHUP end them. After the second one, workers that do not
         react are killed."""
-        again = number != signal.SIGHUP and self._ending.is_set()
-        if number != signal.SIGHUP:
+        again = number != signal.SIGHUP and time.monotonic() > self._ended_at + SAME
+        if number != signal.SIGHUP and not self._ending.is_set():
+            self._ended_at = time.monotonic()
             self._ending.set()
         for process in self._running:
             if process.returncode is None:

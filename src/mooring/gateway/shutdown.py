@@ -22,10 +22,13 @@ __all__ = ["Shutdown", "shutdown_of", "wait_for_shutdown"]
 log = logger("mooring.gateway")
 
 LAST_WAIT = 2.0
+SAME = 1.0
+"""Seconds in which a further signal is the same request: a terminal or a service manager signals workers, and
+so does the process that started them."""
 
 
 class Shutdown:
-    """The end of this process, at SIGTERM or SIGINT. A second signal ends it at once.
+    """The end of this process, at SIGTERM or SIGINT. A second signal, a second later, ends it at once.
 
     The signals are not handled by the event loop, which may be blocked.
 
@@ -40,21 +43,21 @@ class Shutdown:
     ) -> None:
         self._stop, self._seconds, self._last = stop, seconds, last
         self._loop = asyncio.get_running_loop()
-        self._begun = False
+        self._begun: float | None = None
         if sys.platform != "win32":
             for number in (signal.SIGTERM, signal.SIGINT):
                 self._loop.remove_signal_handler(number)
                 signal.signal(number, self._signalled)
 
     def _signalled(self, number: int, _: object) -> None:
-        if self._begun:
+        if self._begun is not None and time.monotonic() > self._begun + SAME:
             self._end(128 + number, "another signal")
         self.begin()
 
     def begin(self) -> None:
         """Begin the shutdown, unless it has begun."""
-        if not self._begun:
-            self._begun = True
+        if self._begun is None:
+            self._begun = time.monotonic()
             threading.Thread(target=self._wait, name="mooring-shutdown", daemon=True).start()
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._stop)
