@@ -30,6 +30,7 @@ from mooring.cluster.nodes import NodeCluster, new_incarnation
 from mooring.config.logs import logger
 from mooring.errors import ConfigError
 from mooring.gateway.nodes import NodeId
+from mooring.gateway.shutdown import SAME
 from mooring.gateway.web import Denied, Response, WebRequest, document
 from mooring.servers import requests
 
@@ -51,6 +52,8 @@ ASK_TIMEOUT = 5.0
 ADMIN_TIMEOUT = 30.0
 HOME_TIMEOUT = 20.0
 """Seconds for which a request waits for a worker that is started again."""
+END_WAIT = 3.0
+"""Seconds after a second SIGTERM until workers that still run are killed."""
 _POLL = 0.05
 
 
@@ -288,17 +291,27 @@ class _Supervisor:
     def __init__(self, shared: Mapping[str, Any], listening: Callable[[str], None]) -> None:
         self._shared, self._listening = shared, listening
         self._ending = asyncio.Event()
+        self._ended_at = float("inf")
         self._running: set[asyncio.subprocess.Process] = set()
         self._reported = False
         self.code = 0
 
     def pass_on(self, number: int) -> None:
-        """Pass a signal on to all workers; all but SIGHUP end them."""
-        if number != signal.SIGHUP:
+        """Pass a signal on to all workers; all but SIGHUP end them. After the second one, workers that do not
+        react are killed."""
+        again = number != signal.SIGHUP and time.monotonic() > self._ended_at + SAME
+        if number != signal.SIGHUP and not self._ending.is_set():
+            self._ended_at = time.monotonic()
             self._ending.set()
         for process in self._running:
             if process.returncode is None:
                 process.send_signal(number)
+                if again:
+                    asyncio.get_running_loop().call_later(END_WAIT, self._kill, process)
+
+    def _kill(self, process: asyncio.subprocess.Process) -> None:
+        if process.returncode is None:
+            process.kill()
 
     async def keep(self, number: int) -> None:
         """Keep one worker running."""
