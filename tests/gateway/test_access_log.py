@@ -52,10 +52,11 @@ async def test_each_request_has_one_line_with_who_what_and_how_it_ended(
         await legacy.call("fail")
         await legacy.call("no_such_tool")
         await legacy.ask("no/such/method")
-        async with here.http.get(here.base + "/health"):
-            pass
+        async with here.http.get(here.base + "/health") as answer:
+            health_size = len(await answer.read())
         async with here.http.post(here.base + "/mcp", data="{}") as answer:
             assert answer.status == 401
+            refused_size = len(await answer.read())
     found = lines(log)
     call, hello, ready, fail, unknown, method, health, refused = found
     assert call == call | {
@@ -87,8 +88,8 @@ async def test_each_request_has_one_line_with_who_what_and_how_it_ended(
         "unknown_tool",
     )
     assert (method["method"], method["outcome"]) == ("unknown", "refused")
-    assert (health["path"], health["outcome"]) == ("/health", "ok")
-    assert (refused["status"], refused["outcome"]) == (401, "refused")
+    assert (health["path"], health["outcome"], health["out"]) == ("/health", "ok", health_size)
+    assert (refused["status"], refused["outcome"], refused["out"]) == (401, "refused", refused_size)
     assert "principal" not in refused
 
 

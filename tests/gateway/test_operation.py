@@ -337,6 +337,32 @@ def test_the_command_on_standard_input_reads_its_configuration_again_on_sighup(t
         assert process.stderr.read() == "note: Configuration reloaded: restarted lab.\n"
 
 
+def test_sighup_says_which_settings_changed(tmp_path: Path) -> None:
+    file = Path(configured(tmp_path))
+    written = json.loads(file.read_text())
+    words = command("--config", str(file), "--no-lock", "serve", "--stdio", "--style", "raw")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        process.stdin.flush()
+        process.stdout.readline()
+        shaped = {"lab": {**written["mcpServers"]["lab"], "transforms": {"echo": {"title": "Say it"}}}}
+        denied = {"policy": {"deny": ["*/nothing"]}, "guards": {"budget": 9}}
+        for changes, said in (
+            ({}, "nothing changed"),
+            (denied, "policy changed; guards changed"),
+            ({**denied, "mcpServers": shaped}, "changed lab"),
+        ):
+            file.write_text(json.dumps({**written, **changes}))
+            process.send_signal(signal.SIGHUP)
+            assert process.stderr.readline() == f"note: Configuration reloaded: {said}.\n"
+        process.stdin.close()
+        assert process.wait(20) == 0
+
+
 def test_a_list_that_waits_for_a_server_is_answered_without_an_announcement_of_that_server(
     tmp_path: Path,
 ) -> None:

@@ -215,9 +215,10 @@ class Service:
         changed = [one.name for one in fields(new) if getattr(old, one.name) != getattr(new, one.name)]
         self.report = [f"gateway.{name} changed" for name in changed]
         if certificates is not None and self.certificates is not None:
-            self.certificates.settings = certificates.settings
+            before, self.certificates.settings = self.certificates.seen, certificates.settings
             await self.renew_certificate()
-            self.report.append(f"certificate loaded, valid until {self.certificates.expiry_date()}")
+            if self.certificates.seen != before:
+                self.report.append(f"certificate loaded, valid until {self.certificates.expiry_date()}")
         if "log" in changed:
             self.log.use(new.log)
         if self.web is not None:
@@ -443,20 +444,31 @@ async def reload_on_hangup(
         rejected.cancel()
 
 
+_REPORTED = ("servers", "gateway", "warnings", "withheld")
+"""Parts of the configuration that are reported in more detail, or when they are read."""
+
+
 async def _reloaded(host: Host, service: Service | None) -> str:
     """Reload the configuration and say what that did."""
     if service is not None:
         service.report = []
-    events = host.events(ConfigApplied)
+    events, old = host.events(ConfigApplied), host.config
     try:
         await host.reload()
     finally:
         events.end()
     applied = [event async for event in events if isinstance(event, ConfigApplied)]
     parts: list[str] = []
+    known = {server.name: server for server in old.servers}
+    other = [one.name for one in host.config.servers if one.name in known and one != known[one.name]]
     for one in applied:
         done = (("started", one.started), ("stopped", one.stopped), ("restarted", one.restarted))
         parts += [f"{verb} {', '.join(names)}" for verb, names in done if names]
+        other = [name for name in other if name not in (*one.started, *one.restarted)]
+    parts += [f"changed {', '.join(other)}"] if other else []
+    for one in fields(old):
+        if one.name not in _REPORTED and getattr(old, one.name) != getattr(host.config, one.name):
+            parts.append(f"{one.name} changed")
     parts += [] if service is None else service.report
     return "; ".join(parts) or "nothing changed"
 
