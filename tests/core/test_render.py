@@ -183,3 +183,11 @@ def test_TH09_a_link_is_a_string_in_the_text_of_a_result() -> None:
 
 def test_a_budget_of_0_is_none() -> None:
     assert within("x" * 10**6, 0)
+
+
+def test_the_notice_counts_the_characters_that_are_left_out() -> None:
+    whole = "".join(f"line {number}\n" for number in range(2_000))
+    head, between, tail = re.split(r"(\[[\d,]+ of .*\])\n", preview(whole, 200, REST))
+    left, total = (int(number.replace(",", "")) for number in re.findall(r"[\d,]+", between)[:2])
+    assert total == len(whole)
+    assert left == len(whole) - len(head) - len(tail)

@@ -35,6 +35,7 @@ OTHERS = [
     ("memo:///{id}", "file:///7"),
     ("x://{a}/end", "x://a/ending"),
     ("x://plain", "x://plainer"),
+    ("x://plain", "x://plaain"),
     ("x://{a}{b}", "x://1"),
     ("x://{unclosed", "x://1"),
     ("x://}", "x://}"),
