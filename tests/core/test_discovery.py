@@ -403,3 +403,8 @@ def test_a_search_names_the_skills_that_share_most_words_with_it() -> None:
 )
 def test_a_wrapped_call_has_the_name_of_its_tool_if_it_names_one(arguments: Any, name: str) -> None:
     assert unwrapped(arguments) == (name, {"to": "x"})
+
+
+def test_a_long_unknown_name_is_shown_in_part_and_once() -> None:
+    found = answer("tools_select", {"tools": ["x" * 100]}, CATALOG, Index.build(CATALOG.tools)).structured
+    assert list(found["unknown"]) == ["x" * 80]

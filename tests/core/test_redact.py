@@ -179,3 +179,9 @@ def test_of_a_secret_in_base64_one_letter_remains_at_each_end(before: int, lengt
     start, _, end = Redactor([secret])(encoded).partition("***")
     assert len(start) == -(-8 * before // 6)
     assert len(end) == (8 * (before + length) % 6 > 0)
+
+
+def test_each_piece_of_a_huge_secret_is_removed_alone() -> None:
+    huge = "".join(f"{n:06}" for n in range(2_000))
+    assert Redactor([huge])(f"<{huge[:256]}>") == "<***>"
+    assert Redactor([huge])(f"<{huge[256:512]}>") == "<***>"

@@ -36,6 +36,7 @@ OTHERS = [
     ("x://{a}/end", "x://a/ending"),
     ("x://plain", "x://plainer"),
     ("x://plain", "x://plaain"),
+    ("x://plain", "lx://plain"),
     ("x://{a}{b}", "x://1"),
     ("x://{unclosed", "x://1"),
     ("x://}", "x://}"),

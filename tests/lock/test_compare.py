@@ -432,3 +432,12 @@ def test_meta_is_compared_for_the_tools_that_had_some_when_they_were_pinned() ->
     assert compare(known, snapshot(replace(plain, meta=ui), app)).changes == ()
     changed = compare(known, snapshot(plain, replace(app, meta={"ui": {}}))).changes
     assert [change.name for change in changed] == ["app"]
+
+
+def test_words_in_another_order_are_marked_as_volatile_by_the_next_lock() -> None:
+    def offer(text: str, hint: str) -> Snapshot:
+        return snapshot(tool("t", text, annotations={"note": hint}))
+
+    before = build([offer("reads a note", "a b")], {"files": PRINT})
+    after = build([offer("a note reads", "b a")], {"files": PRINT}, previous=before)
+    assert dict(after.servers["files"].volatile) == {("tool", "t", "description"): "order"}
