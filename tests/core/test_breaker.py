@@ -146,6 +146,7 @@ def test_a_start_counts_for_a_minute_and_no_longer() -> None:
     assert restarts.rest(60.0) == 0.0
     restarts.started(60.0)
     assert restarts.rest(60.0) == 0.0
+    restarts.started(60.0)
     restarts.clear()
     assert restarts.rest(60.0) == 0.0
 
@@ -158,3 +159,15 @@ def test_five_starts_in_a_minute_are_enough_for_that_minute() -> None:
     restarts.started(4.0)
     assert restarts.rest(4.0) == 56.0
     assert restarts.rest(61.0) == 0.0
+
+
+def test_after_a_success_it_takes_five_failures_again() -> None:
+    breaker = Breaker()
+    for _ in range(4):
+        breaker.failed(0.0)
+    breaker.succeeded()
+    for _ in range(4):
+        breaker.failed(0.0)
+    assert breaker.state(0.0) == "closed"
+    breaker.failed(0.0)
+    assert breaker.state(0.0) == "open"

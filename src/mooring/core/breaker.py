@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Literal
 
 __all__ = ["Breaker", "BreakerState", "Restarts", "backoff"]
@@ -100,10 +101,10 @@ class Restarts:
     WINDOW = 60.0
 
     def __init__(self) -> None:
-        self._starts: list[float] = []
+        self._starts: deque[float] = deque(maxlen=self.LIMIT)
 
     def started(self, now: float) -> None:
-        self._starts = [start for start in self._starts if now - start < self.WINDOW] + [now]
+        self._starts.append(now)
 
     def clear(self) -> None:
         """Reset the history after a useful connection."""
@@ -111,5 +112,4 @@ class Restarts:
 
     def rest(self, now: float) -> float:
         """Return the seconds to wait before another start: 0 unless there were too many in the window."""
-        recent = [start for start in self._starts if now - start < self.WINDOW]
-        return self.WINDOW - (now - recent[-self.LIMIT]) if len(recent) >= self.LIMIT else 0.0
+        return max(self._starts[0] + self.WINDOW - now, 0.0) if len(self._starts) == self.LIMIT else 0.0
