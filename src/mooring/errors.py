@@ -348,7 +348,7 @@ def next_command(message: str, problem: BaseException | None) -> str | None:
         return found[1]
     match problem:
         case AuthNeeded():
-            return f"mooring login {problem.server}"
+            return f"mooring login {problem.server}" if problem.login else "mooring doctor"
         case NotTrusted():
             return f"mooring trust {problem.file}" if problem.file else "mooring trust"
         case ToolChanged():

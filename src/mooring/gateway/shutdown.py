@@ -17,7 +17,7 @@ from mooring.gateway.serve import Serving, reload_on_hangup
 from mooring.host import Host
 from mooring.transport.process import end_processes
 
-__all__ = ["Shutdown", "shutdown_of", "wait_for_shutdown"]
+__all__ = ["Shutdown", "collect_seldom", "shutdown_of", "wait_for_shutdown"]
 
 log = logger("mooring.gateway")
 
@@ -102,6 +102,12 @@ def shutdown_of(host: Host, stop: Callable[[], object], warn: Callable[[str], No
     return Shutdown(stop, seconds, last)
 
 
+def collect_seldom() -> None:
+    """Collect garbage seldom, and not what exists now: over a large catalog it takes a tenth of a second."""
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD, 20, 50)
+
+
 async def wait_for_shutdown(
     serving: Serving, warn: Callable[[str], None], note: Callable[[str], None], *, worker: bool = False
 ) -> None:
@@ -111,8 +117,7 @@ async def wait_for_shutdown(
     `note` is called with what a reload did, `warn` with the reason for each configuration that is rejected.
     """
     loop = asyncio.get_running_loop()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD, 20, 50)
+    collect_seldom()
     stop = asyncio.Event()
     shutdown = shutdown_of(serving.gateway.host, stop.set, warn)
     if worker:
