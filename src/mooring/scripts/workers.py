@@ -94,8 +94,11 @@ class _Output(asyncio.Protocol):
     """Receives what a worker writes at once: asyncio's own protocol would need one more turn of the loop."""
 
     def __init__(self, received: Callable[[bytes], None], own: asyncio.BaseProtocol) -> None:
-        self.data_received = received  # pyright: ignore[reportIncompatibleMethodOverride]
+        self._received = received
         self.connection_lost = own.connection_lost
+
+    def data_received(self, data: bytes) -> None:
+        self._received(data)
 
 
 class Worker(asyncio.SubprocessProtocol):
