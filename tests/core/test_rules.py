@@ -61,6 +61,11 @@ def verdict(when: str, **more: Any) -> str | None:
         ("annotations.destructiveHint == true", {"annotations": {"destructiveHint": True}}),
         ("now.getHours() < 8 || now.getHours() >= 12", {}),
         ("now.getDayOfWeek() == 1", {}),
+        (
+            "arguments.a.all(x, x > 1) && arguments.b.all(x, x > 1)",  # two macros, none inside the other
+            {"arguments": {"a": [2], "b": [3]}},
+        ),
+        ('arguments["path"] == "/etc" && "path" in arguments', {"arguments": {"path": "/etc"}}),
     ],
 )
 def test_a_rule_whose_expression_is_true_applies(when: str, more: dict[str, Any]) -> None:

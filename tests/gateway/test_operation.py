@@ -133,7 +133,7 @@ async def test_what_is_under_way_at_the_end_is_finished_and_streams_are_ended_pr
         async with client.listening(toolsListChanged=True) as listening:
             call = asyncio.create_task(client.call("sleep", {"seconds": 0.5}))
             await until(lambda: here.serving.gateway.under_way == 1)
-            draining = asyncio.create_task(here.serving.gateway.drain())
+            draining = asyncio.create_task(here.serving.gateway.drain(here.serving.gateway.settings.drain))
             last = await soon(listening)
             assert last["id"] == "listen"
             assert last["result"]["resultType"] == "complete"

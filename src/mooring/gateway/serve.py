@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import ssl
@@ -15,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mooring.auth.cipher import key_secrets
+from mooring.concurrency import end_tasks, monotonic
 from mooring.config import default_lookup
 from mooring.config.audit import AuditSettings
 from mooring.config.formats import GUARDED
@@ -129,6 +129,7 @@ class Service:
     async def stop(self) -> None:
         """Refuse new requests, wait for running ones, and close everything."""
         runtime_of(self._host).config.vet = None
+        drained = monotonic() + self.gateway.settings.drain
         if self._cluster is not None and self.web is not None:
             await self._cluster.leave()
         if self.web is not None:
@@ -137,14 +138,12 @@ class Service:
         if self._cluster is not None and self.web is not None:
             self.gateway.draining = True
             await asyncio.sleep(self._cluster.grace)
-        await self.gateway.drain()
+        await self.gateway.drain(drained - monotonic())
         if self._cluster is not None:
             await self._cluster.stop()
         if self.web is not None:
             await self.web.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         await self.gateway.close()
         self.log.close()
 
@@ -416,41 +415,6 @@ async def _fetch(host: Host, url: str) -> bytes:
     ):
         response.raise_for_status()
         return await response.content.read(MAX_JWKS_SIZE)
-
-
-GC_THRESHOLD = 50_000
-"""Allocations between two garbage collections. A call makes some hundreds, most of them short-lived."""
-
-
-async def wait_for_shutdown(
-    serving: Serving, warn: Callable[[str], None], note: Callable[[str], None], *, worker: bool = False
-) -> None:
-    """Wait for SIGTERM or SIGINT, in a worker also for the end of the process that started it. SIGHUP reloads
-    the configuration; clients stay connected.
-
-    `note` is called with what a reload did, `warn` with the reason for each configuration that is rejected.
-    """
-    loop = asyncio.get_running_loop()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD, 20, 50)
-    stop = asyncio.Event()
-    if sys.platform != "win32":
-        loop.add_signal_handler(signal.SIGTERM, stop.set)
-        loop.add_signal_handler(signal.SIGINT, stop.set)
-        if worker:
-            loop.add_reader(sys.stdin.fileno(), _stop_at_end, stop)
-    reloading = asyncio.create_task(reload_on_hangup(serving.gateway.host, warn, note, serving.service))
-    try:
-        await stop.wait()
-    finally:
-        reloading.cancel()
-
-
-def _stop_at_end(stop: asyncio.Event) -> None:
-    """Stop a worker when its standard input ends: the process that started it is gone."""
-    if not os.read(sys.stdin.fileno(), 1024):
-        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-        stop.set()
 
 
 async def reload_on_hangup(
