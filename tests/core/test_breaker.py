@@ -33,6 +33,18 @@ def test_a_success_in_between_starts_the_count_again() -> None:
     assert breaker.state(0.0) == "closed"
 
 
+def test_timeouts_count_from_the_time_on_that_the_server_may_take() -> None:
+    breaker = Breaker()
+    assert [breaker.timed_out(start, start + 4.0, 10.0) for start in (0.0, 2.0, 100.0)] == [
+        False,
+        False,
+        True,
+    ]
+    breaker.succeeded()
+    assert [breaker.timed_out(start, start + 4.0, 10.0) for start in (200.0, 200.0)] == [False, False]
+    assert breaker.timed_out(300.0, 310.0, 10.0)
+
+
 def test_while_open_nothing_is_let_through() -> None:
     assert not _opened().admit(9.9)
 

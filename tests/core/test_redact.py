@@ -119,6 +119,7 @@ def test_only_the_newest_thousand_are_remembered() -> None:
         ),
         *("DB_PASSWORD", "passwd", "client_secret", "clientSecret", "AWS_SECRET_ACCESS_KEY", "PRIVATE_KEY"),
         *("--token", "--api-key", "KEY", "SENTRY_DSN", "GH_PAT", "Proxy-Authorization", "sig"),
+        *("otp", "PIN", "card_pin", "passcode", "cvv", "AZURE_CONNECTION_STRING", "connectionString"),
     ],
 )
 def test_names_that_mean_a_secret_are_known(name: str) -> None:
@@ -126,7 +127,7 @@ def test_names_that_mean_a_secret_are_known(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["PATH", "HOME", "PORT", "LOG_LEVEL", "keyboard", "monkey", "X-Team", "PATTERN"]
+    "name", ["PATH", "HOME", "PORT", "LOG_LEVEL", "keyboard", "monkey", "X-Team", "PATTERN", "opinion", "ping"]
 )
 def test_names_that_mean_none_are_left_alone(name: str) -> None:
     assert not is_secret_name(name)
