@@ -351,9 +351,10 @@ def _about(line: bytes) -> _About | None:
     """Return the facts of the first line; None if this version did not write it."""
     try:
         fields: list[Any] = json.loads(line)
-        version, server, mark, protocol, *counts, extensions = fields
-        if isinstance(protocol, str | None) and all(isinstance(count, int) for count in counts):
-            return _About(version, server, mark, protocol, *counts, extensions)
+        about = _About(*fields)
+        counts = (about.tools, about.templates, about.prompts)
+        if isinstance(about.protocol, str | None) and all(isinstance(count, int) for count in counts):
+            return about
     except (ValueError, TypeError):
         pass
     return None
