@@ -351,10 +351,9 @@ def _about(line: bytes) -> _About | None:
     """Return the facts of the first line; None if this version did not write it."""
     try:
         fields: list[Any] = json.loads(line)
-        about = _About(*fields)
-        counts = (about.tools, about.templates, about.prompts)
-        if isinstance(about.protocol, str | None) and all(isinstance(count, int) for count in counts):
-            return about
+        _, _, _, protocol, *counts, _ = fields
+        if isinstance(protocol, str | None) and all(isinstance(count, int) for count in counts):
+            return _About(*fields)
     except (ValueError, TypeError):
         pass
     return None
