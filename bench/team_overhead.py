@@ -68,10 +68,7 @@ async def serve(file: Path) -> tuple[asyncio.subprocess.Process, str]:
         *(sys.executable, "-m", "mooring", *words), stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
-    text = b""
-    while b"}" not in text:
-        text += await process.stdout.readline()
-    return process, json.loads(text)["url"]
+    return process, json.loads(await process.stdout.readline())["url"]
 
 
 def cpu_seconds(process: asyncio.subprocess.Process) -> float:

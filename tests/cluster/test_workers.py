@@ -361,8 +361,8 @@ async def test_workers_share_one_free_port_and_one_document_says_where(tmp_path:
     )
     try:
         assert process.stdout is not None
-        reads = [await asyncio.to_thread(process.stdout.readline) for _ in range(3)]
-        port = int(json.loads("".join(reads))["url"].split(":")[2].split("/")[0])
+        read = await asyncio.to_thread(process.stdout.readline)
+        port = int(json.loads(read)["url"].split(":")[2].split("/")[0])
         async with aiohttp.ClientSession() as http:
             await until_ready(http, port, 2)
     finally:
