@@ -24,6 +24,7 @@ import {
   section,
   split,
   statePill,
+  endOf,
 } from "../ui.js";
 
 /** @typedef {import("../contract.js").Tool} Tool */
@@ -180,7 +181,7 @@ function columns(locked) {
         h(
           "div",
           { class: "two" },
-          foreign(row.name ?? row.remote, "strong mono"),
+          endOf(row.name ?? row.remote, "strong mono"),
           h(
             "span",
             { class: "sub muted foreign", dir: "auto" },
