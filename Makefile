@@ -25,7 +25,7 @@ SOURCES := modules.test.mjs "../../../src/mooring/console/static/**/*.{js,css,ts
 	soak-gateway test-asgi test-scripts bench-scripts test-remote-login test-apps test-browser soak-gateway-team conformance-short \
 	test-cluster soak-cluster bench-cluster simulation \
 	docs docs-serve test-docs test-migrations test-frameworks test-walkthroughs release-check \
-	test-console check-console screenshots
+	test-console check-console screenshots test-deploy
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -160,6 +160,12 @@ chromium:
 		{ apt-get update -qq && apt-get install -y -qq chromium chromium-driver; }
 
 test-apps test-remote-login test-console: | chromium
+
+test-deploy: $(READY)  ## The examples of deploy/ with nginx and promtool; installs Debian's nginx-light and prometheus if missing (root)
+	@command -v nginx > /dev/null && command -v promtool > /dev/null || \
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends nginx-light prometheus > /dev/null; }
+	$(BIN)/python -m pytest -q -p no:randomly tests/deploy tests/gateway/test_proxies.py
+	$(BIN)/python -m pytest -q -p no:randomly -m cluster tests/cluster/test_balanced.py
 
 bench-gateway: $(READY)  ## Measure the gateway beside mcp-proxy and fastmcp
 	$(BIN)/python -m bench.gateways

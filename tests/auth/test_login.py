@@ -203,7 +203,7 @@ async def test_a_client_metadata_document_goes_before_a_registration(hosting: An
 async def test_a_client_that_was_registered_beforehand_is_used(hosting: Any) -> None:
     async with AuthLab(registers=False) as auth:
         auth.clients["ours"] = {"client_secret": CLIENT["client_secret"], "redirect_uris": AnyUri()}
-        async with hosting(auth.config(auth={**CLIENT, "issuer": auth.issuer})) as host:
+        async with hosting(auth.config(auth=CLIENT)) as host:
             login = await log_in(host)
             assert query_of(login.url)["client_id"] == "ours"
             assert auth.count("/token", client_secret=CLIENT["client_secret"]) == 0  # it went by Basic
@@ -223,7 +223,7 @@ async def test_without_a_way_to_get_a_client_the_next_step_is_named(hosting: Any
 async def test_client_credentials_need_no_person(hosting: Any) -> None:
     async with AuthLab() as auth:
         auth.clients["ours"] = {"client_secret": CLIENT["client_secret"]}
-        settings = {"type": "client_credentials", **CLIENT, "issuer": auth.issuer, "scopes": ["mcp"]}
+        settings = {"type": "client_credentials", **CLIENT, "scopes": ["mcp"]}
         async with hosting(auth.config(auth=settings)) as host:
             assert host.status()[0].state == "connected"
             auth.revoke_all()
@@ -237,7 +237,7 @@ async def test_client_credentials_need_no_person(hosting: Any) -> None:
 
 async def test_client_credentials_that_are_refused_are_explained(hosting: Any) -> None:
     async with AuthLab() as auth:
-        settings = {"type": "client_credentials", **CLIENT, "issuer": auth.issuer}
+        settings = {"type": "client_credentials", **CLIENT}
         async with hosting(auth.config(auth=settings)) as host:
             (status,) = host.status()
             assert status.state == "needs-auth"

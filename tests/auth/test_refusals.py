@@ -16,10 +16,8 @@ from mooring.auth.guarded_http import GuardedHttp, UnreachableError
 from mooring.auth.metadata import Challenge
 from mooring.config.network import AuthConfig
 from mooring.core.addresses import RefusedAddressError, realm
-from mooring.servers.diagnosis import diagnose
-from tests.auth.test_login import CLIENT, AnyUri, log_in
+from tests.auth.test_login import CLIENT, log_in
 from tests.core.test_addresses import INTERNAL_HOSTS
-from tests.lab.idp import IdpLab, new_key, signed
 from tests.lab.oauth import METADATA, PROTECTED, AuthLab, browse
 
 PUBLIC = "93.184.216.34"
@@ -230,55 +228,6 @@ async def test_a_secret_is_sent_to_the_issuer_it_belongs_to_and_to_no_other(host
                 assert status.state == "needs-auth"
                 assert "issuer" in (status.error or "")
         assert evil.count("/token") == 0
-
-
-CLIENTS: dict[str, dict[str, Any]] = {
-    "login": {},
-    "client credentials": {"type": "client_credentials"},
-    "workload": {"type": "workload"},
-    "enterprise": {"type": "enterprise"},
-}
-
-
-@pytest.mark.parametrize("kind", CLIENTS)
-async def test_a_server_cannot_collect_a_secret_by_naming_its_own_authorization_server(
-    kind: str, hosting: Any
-) -> None:
-    settings: dict[str, Any] = {**CLIENT, **CLIENTS[kind]}
-    async with IdpLab() as idp, AuthLab() as evil:
-        evil.clients["ours"] = {"client_secret": CLIENT["client_secret"], "redirect_uris": []}
-        idp.trusted_by(evil)
-        if kind == "workload":
-            settings["assertion"] = signed(new_key(), None, iss="https://platform", aud=evil.issuer)
-        elif kind == "enterprise":
-            provider = {"issuer": idp.issuer, "client_id": "host", "client_secret": "s3cret-idp"}
-            settings["idp"] = {**provider, "subject_token": idp.id_token("ana")}
-        async with hosting(evil.config(auth=settings)) as host:
-            (status,) = host.status()
-            assert status.state == "needs-auth"
-            assert "the client secret was not sent: `auth` has no `issuer`" in (status.error or "")
-            assert f"the server names {evil.issuer!r}" in (status.error or "")
-            advice = diagnose(host.config.servers[0], status)
-            assert advice is not None
-            assert "Set `issuer`" in advice.next
-            with pytest.raises(AuthNeeded):
-                await host.login("web")
-        assert evil.count("/token") == evil.count("/authorize") == 0
-
-
-async def test_a_stored_login_is_renewed_only_at_a_configured_issuer(hosting: Any, run_out: Any) -> None:
-    async with AuthLab(registers=False) as auth:
-        auth.clients["ours"] = {"client_secret": CLIENT["client_secret"], "redirect_uris": AnyUri()}
-        async with hosting(auth.config(auth={**CLIENT, "issuer": auth.issuer})) as host:
-            await log_in(host)
-        run_out()
-        auth.revoke_all()
-        async with hosting(auth.config(auth=CLIENT)) as host:
-            assert "the client secret was not sent" in (host.status()[0].error or "")
-        assert auth.refreshes() == 0
-        async with hosting(auth.config(auth={**CLIENT, "issuer": auth.issuer})) as host:
-            assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
-        assert auth.refreshes() == 1
 
 
 async def test_a_huge_or_endless_document_is_no_document(hosting: Any) -> None:

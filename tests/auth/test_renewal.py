@@ -347,7 +347,7 @@ async def test_a_configured_client_secret_is_not_stored_and_still_renews_the_log
     secret = "planted-client-secret"
     async with AuthLab(registers=False) as auth:
         auth.clients["ours"] = {"client_secret": secret, "redirect_uris": _Any()}
-        config = auth.config(auth={"client_id": "ours", "client_secret": secret, "issuer": auth.issuer})
+        config = auth.config(auth={"client_id": "ours", "client_secret": secret})
         async with hosting(config) as host:
             await log_in(host)
         assert secret not in json.dumps(kept())
@@ -373,7 +373,7 @@ async def test_TH19_no_secret_of_a_login_is_ever_shown(hosting: Any, caplog: Any
     with caplog.at_level(logging.DEBUG):
         async with AuthLab(registers=False) as auth:
             auth.clients["ours"] = {"client_secret": secret, "redirect_uris": _Any()}
-            config = auth.config(auth={"client_id": "ours", "client_secret": secret, "issuer": auth.issuer})
+            config = auth.config(auth={"client_id": "ours", "client_secret": secret})
             async with Host([config]) as host:
                 stream = host.events()
                 await host.ready(10)

@@ -191,7 +191,7 @@ async def test_the_identity_provider_vouches_for_the_user_and_the_extension_is_d
 ) -> None:
     async with company() as (idp, auth):
         auth.lab.era = era
-        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana"), issuer=auth.issuer))) as host:
+        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana")))) as host:
             assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
         [asked] = idp.requests
         assert asked["audience"] == auth.issuer
@@ -209,7 +209,7 @@ async def test_the_identity_provider_vouches_for_the_user_and_the_extension_is_d
 
 async def test_fifty_calls_at_once_renew_once(hosting: Any) -> None:
     async with company(delay=0.05) as (idp, auth):
-        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana"), issuer=auth.issuer))) as host:
+        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana")))) as host:
             auth.revoke_all()
             calls = [host.call("mcp_web_echo", {"text": str(n)}) for n in range(50)]
             assert [result.text for result in await asyncio.gather(*calls)] == [str(n) for n in range(50)]
@@ -234,7 +234,7 @@ async def test_an_assertion_that_is_not_for_this_server_is_not_presented(lie: st
     claims, header, reason = LIES[lie]
     async with company(claims=claims) as (idp, auth):
         idp.header |= header
-        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana"), issuer=auth.issuer))) as host:
+        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana")))) as host:
             said = await error_of(host)
             assert "step 1 of 2: the identity provider's assertion" in said
             assert reason in said
@@ -247,7 +247,7 @@ async def test_an_identity_provider_that_sends_something_else_is_named_with_its_
 ) -> None:
     async with company() as (idp, auth):
         idp.says = said
-        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana"), issuer=auth.issuer))) as host:
+        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana")))) as host:
             problem = await error_of(host)
             assert "step 1 of 2" in problem
             assert "identity provider" in problem
@@ -258,7 +258,7 @@ async def test_an_assertion_without_a_signature_is_not_presented(hosting: Any) -
     async with company() as (idp, auth):
         claims = {"iss": idp.issuer, "aud": auth.issuer, "client_id": "mooring", "jti": "x", "exp": 2**40}
         idp.answer["access_token"] = jwt.encode(claims, None, algorithm="none", headers=idp.header)
-        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana"), issuer=auth.issuer))) as host:
+        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana")))) as host:
             assert "assertion is not a signed JWT" in await error_of(host)
         assert auth.count("/token") == 0
 
@@ -266,7 +266,7 @@ async def test_an_assertion_without_a_signature_is_not_presented(hosting: Any) -
 async def test_a_token_that_is_not_usable_is_named_with_its_step(hosting: Any) -> None:
     async with company() as (idp, auth):
         auth.token_type = "DPoP"
-        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana"), issuer=auth.issuer))) as host:
+        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana")))) as host:
             problem = await error_of(host)
             assert f"step 2 of 2, the assertion at the authorization server {auth.issuer}: " in problem
             assert "'Bearer'" in problem
@@ -274,7 +274,7 @@ async def test_a_token_that_is_not_usable_is_named_with_its_step(hosting: Any) -
 
 async def test_an_assertion_that_comes_a_second_time_is_refused_as_a_replay(hosting: Any) -> None:
     async with company(claims={"jti": "always the same"}) as (idp, auth):
-        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana"), issuer=auth.issuer))) as host:
+        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana")))) as host:
             assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
             auth.revoke_all()
             await host.call("mcp_web_echo", {"text": "y"})
@@ -287,7 +287,7 @@ async def test_an_assertion_that_the_authorization_server_saw_before_is_refused_
 ) -> None:
     async with company(claims={"jti": "used by a thief"}) as (idp, auth):
         auth.seen_assertions.add("used by a thief")
-        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana"), issuer=auth.issuer))) as host:
+        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana")))) as host:
             said = await error_of(host)
             assert f"step 2 of 2, the assertion at the authorization server {auth.issuer}," in said
             assert "(HTTP 400, invalid_grant)" in said
@@ -298,7 +298,7 @@ async def test_an_assertion_that_the_identity_provider_did_not_sign_is_refused_i
     hosting: Any,
 ) -> None:
     async with company(key=new_key()) as (idp, auth):
-        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana"), issuer=auth.issuer))) as host:
+        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana")))) as host:
             assert "step 2 of 2" in await error_of(host)
         assert auth.refusals == ["InvalidSignatureError"]
 
@@ -306,7 +306,7 @@ async def test_an_assertion_that_the_identity_provider_did_not_sign_is_refused_i
 async def test_an_id_token_that_has_expired_is_refused_in_step_one(hosting: Any) -> None:
     async with company() as (idp, auth):
         token = idp.id_token("ana", exp=int(time.time()) - 60)
-        async with hosting(auth.config(**enterprise(idp, token, issuer=auth.issuer))) as host:
+        async with hosting(auth.config(**enterprise(idp, token))) as host:
             said = await error_of(host)
             assert f"step 1 of 2, the token exchange at the identity provider {idp.issuer}," in said
             assert "invalid_grant" in said
@@ -319,7 +319,7 @@ async def test_two_servers_are_not_mixed_up_by_their_identity_provider(hosting: 
         idp.trusted_by(two)
         two.clients |= one.clients
         idp.claims = {"aud": two.issuer, "resource": two.lab.url}
-        async with hosting(one.config(**enterprise(idp, idp.id_token("ana"), issuer=one.issuer))) as host:
+        async with hosting(one.config(**enterprise(idp, idp.id_token("ana")))) as host:
             assert f"its aud is not {one.issuer!r}" in await error_of(host)
         assert one.count("/token") == two.count("/token") == 0
 
@@ -331,8 +331,8 @@ async def test_a_server_that_names_the_authorization_server_of_another_gets_no_t
         evil.protected = {"authorization_servers": [good.issuer]}
         async with hosting(evil.config(**enterprise(idp, idp.id_token("ana"), issuer=evil.issuer))) as host:
             assert "does not name the configured issuer" in await error_of(host)
-        # Even if it is configured, the authorization server sees that the assertion is for another resource.
-        async with hosting(evil.config(**enterprise(idp, idp.id_token("ana"), issuer=good.issuer))) as host:
+        # Without `issuer`, the authorization server sees that the assertion is for another resource.
+        async with hosting(evil.config(**enterprise(idp, idp.id_token("ana")))) as host:
             assert "step 2 of 2" in await error_of(host)
         assert good.refusals == ["resource"]
         assert evil.seen_tokens == [None] * len(evil.seen_tokens)
@@ -341,14 +341,14 @@ async def test_a_server_that_names_the_authorization_server_of_another_gets_no_t
 async def test_an_authorization_server_that_does_not_list_the_profile_is_not_tried(hosting: Any) -> None:
     async with company() as (idp, auth):
         auth.metadata = {"authorization_grant_profiles_supported": ["urn:example:other"]}
-        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana"), issuer=auth.issuer))) as host:
+        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana")))) as host:
             assert "does not support enterprise-managed authorization" in await error_of(host)
         assert idp.requests == []
 
 
 async def test_tokens_of_an_identity_provider_are_not_written_to_disk(hosting: Any, tmp_path: Path) -> None:
     async with company() as (idp, auth):
-        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana"), issuer=auth.issuer))) as host:
+        async with hosting(auth.config(**enterprise(idp, idp.id_token("ana")))) as host:
             assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
     import os
 

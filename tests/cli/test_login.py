@@ -235,12 +235,7 @@ async def test_doctor_explains_a_refused_exchange_by_step(started: Any, config: 
             auth.clients["mooring"] = {"client_secret": "s3cret-as"}
             provider = {"issuer": idp.issuer, "client_id": "host", "client_secret": "s3cret-idp"}
             provider["subject_token"] = idp.id_token("ana")
-            own = {
-                "client_id": "mooring",
-                "client_secret": "s3cret-as",
-                "issuer": auth.issuer,
-                "idp": provider,
-            }
+            own = {"client_id": "mooring", "client_secret": "s3cret-as", "idp": provider}
             servers[name] = {"url": auth.lab.url, "auth": own}
         _, out, _ = await (await started("doctor", "--json", "--config", config(servers))).end()
         found = {one["server"]: one for one in json.loads(out) if one["level"] == "error"}

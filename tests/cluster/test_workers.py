@@ -178,6 +178,10 @@ async def test_sessions_of_a_client_are_limited_over_all_workers_and_the_longest
         assert all(client.session for client in others)
         statuses = [(await client.ask("tools/list")).status for client in (*mine[3:], *others)]
         assert statuses == [404, 200, 200, 200, 200, 200, 200]
+        # No client has more than half of them now: bob loses one of his own.
+        others.append(await begun(http, nodes, modern=False, token="bob"))
+        statuses = [(await client.ask("tools/list")).status for client in (*mine[4:], *others)]
+        assert statuses == [200, 200, 200, 404, 200, 200, 200]
 
 
 async def test_a_server_gets_no_more_calls_at_once_than_it_may_have(tmp_path: Path) -> None:

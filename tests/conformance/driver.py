@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -30,7 +29,7 @@ FAILED: list[str] = []
 EXAMPLES: Mapping[str, Any] = {"integer": 2, "number": 2.5, "boolean": True, "array": [], "object": {}}
 
 
-async def settings(url: str, context: Mapping[str, Any], scenario: str) -> ServerConfig:
+def settings(url: str, context: Mapping[str, Any], scenario: str) -> ServerConfig:
     auth: dict[str, Any] = {}
     if "idp_issuer" in context:
         auth = {
@@ -61,22 +60,7 @@ async def settings(url: str, context: Mapping[str, Any], scenario: str) -> Serve
         auth = {"client_id": context["client_id"], "client_secret": context.get("client_secret")}
     if "cimd" in scenario:
         auth["client_metadata_url"] = METADATA
-    if auth.get("client_secret") is not None:
-        auth["issuer"] = await issuer_of(url)
     return ServerConfig(name=NAME, url=url, auth=auth or None)
-
-
-async def issuer_of(url: str) -> str:
-    """The authorization server of a client that has a secret, which a person must configure. The suite does
-    not say it, so this is the one that the server names."""
-    parts = urlsplit(url)
-    where = f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource"
-    async with aiohttp.ClientSession() as browser:
-        for address in (where + parts.path, where):
-            async with browser.get(address) as page:
-                if page.status == 200:
-                    return (await page.json())["authorization_servers"][0]
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 async def accept(asked: Elicitation) -> Answer:
@@ -145,7 +129,7 @@ async def use(host: Host, context: Mapping[str, Any]) -> None:
 async def main(url: str) -> int:
     context: Mapping[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
-    server = await settings(url, context, scenario)
+    server = settings(url, context, scenario)
     # The suite's own resources, which look like files of this machine.
     config = HostConfig(
         servers=(server,), style="raw", resource_uri_allowlist=("file", "https", "skill", "test")

@@ -366,3 +366,19 @@ def test_a_diff_applied_to_the_old_tools_gives_the_new_ones(before, after) -> No
     assert bool(delta) == (dict(old.tools) != dict(new.tools))
     for names in (delta.added, delta.removed, delta.changed):
         assert list(names) == sorted(names)
+
+
+def test_a_prompt_is_a_tool_unless_a_tool_has_its_name() -> None:
+    prompts = tuple(Prompt(name=name, server="s") for name in ("greet", "send"))
+    catalog = merge([snapshot("s", "get_prompt_send", prompts=prompts)])
+    hidden = [warning for warning in catalog.warnings if "hides a prompt" in warning]
+    assert len(hidden) == 1
+    assert "send" in hidden[0]
+    assert "greet" not in hidden[0]
+
+
+def test_a_warning_shows_the_first_80_characters_of_a_name() -> None:
+    whole, long = "w" * 80, "l" * 81
+    (warning,) = merge([snapshot("s", whole, whole, long, long)]).warnings
+    assert f"'{whole}'" in warning
+    assert f"'{long[:79]}…'" in warning

@@ -411,3 +411,12 @@ def test_a_problem_that_prevents_a_transform_is_reported_before_others() -> None
     assert found.tools == ()
     [warning] = found.warnings
     assert "allows none of the values of 'enum' of 'state'" in warning
+
+
+@pytest.mark.parametrize(
+    ("names", "complete", "warned"), [("a", True, True), ("a", False, False), ("", True, False)]
+)
+def test_a_transform_of_an_unknown_tool_is_a_mistake_if_all_tools_are_known(names, complete, warned) -> None:
+    tools = [Tool(name=name, server="s", remote_name=name) for name in names]
+    found = shape_tools(tools, {"other": Transform(name="new")}, complete=complete)
+    assert bool(found.warnings) == warned

@@ -248,3 +248,17 @@ def test_threads_that_ask_for_the_fields_at_once_get_the_same() -> None:
             assert shown == {"One()"}
     finally:
         sys.setswitchinterval(interval)
+
+
+class Own(Value):
+    """A value with an `__init__` of its own."""
+
+    a: int
+
+    def __init__(self, text: str) -> None:
+        super().__init__(a=int(text))
+
+
+def test_only_a_class_has_the_signature_of_its_fields() -> None:
+    assert list(inspect.signature(Own).parameters) == ["text"]
+    assert not hasattr(Own("1"), "__signature__")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -28,6 +27,7 @@ from mooring.lock.definitions import HASH
 from mooring.lock.model import Lock
 from mooring.lock.text import render
 from mooring.testing import FakeServer, hang
+from tests.lab.wait import until
 
 PAGE = "text/html;profile=mcp-app"
 UI = {"io.modelcontextprotocol/ui": {"mimeTypes": [PAGE]}}
@@ -242,12 +242,6 @@ def test_a_pin_that_holds_only_a_hash_of_who_may_use_a_tool_does_not_show_it_bef
 
 def request(method: str, key: Any = 1, /, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": key, "method": method, "params": params}
-
-
-async def until(met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not met():
-            await asyncio.sleep(0)
 
 
 def notice(method: str, /, **params: Any) -> dict[str, Any]:

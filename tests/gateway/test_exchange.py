@@ -46,7 +46,7 @@ class Office:
         self.auth.clients["mooring"] = {"client_secret": "s3cret-as"}
         idp = {"issuer": self.idp.issuer, "client_id": "host", "client_secret": "s3cret-idp"}
         idp["subject_token"] = self.idp.id_token("operator")
-        own = {"client_id": "mooring", "client_secret": "s3cret-as", "issuer": self.auth.issuer, "idp": idp}
+        own = {"client_id": "mooring", "client_secret": "s3cret-as", "idp": idp}
         return self.auth.config(auth=own, isolation="session")
 
     def users(self) -> list[tuple[str, str | None]]:

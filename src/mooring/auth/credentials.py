@@ -280,7 +280,6 @@ class Credentials:
             return new
         if slot.grant is None or slot.grant.tokens.refresh is None:
             return None
-        self._check_issuer(slot.grant.issuer)
         try:
             async with self.visit() as visit:
                 return await refreshed(visit, slot.grant)
@@ -347,7 +346,7 @@ class Credentials:
             raise RefusedAddressError(f"its token could not be read again: {problem}") from None
 
     async def found(self, visit: GuardedHttp) -> Found:
-        """Return the authorization server.
+        """Return the authorization server, compared with that of the last login.
 
         Raises:
             NoOAuthError, RefusedError, UnreachableError: No authorization server can be used.
@@ -358,17 +357,13 @@ class Credentials:
             await self._load(self._own)
         hint = self.grant.resource_metadata if self.grant is not None else None
         found = await discover(visit, self.auth, self.challenge, hint)
-        self._check_issuer(found.server.issuer)
-        return found
-
-    def _check_issuer(self, issuer: str) -> None:
-        """Refuse to send a configured secret to an authorization server that only the server names: it could
-        name one of its own and collect the secret."""
-        if self.auth.client_secret is not None and self.auth.issuer is None:
+        bound = self.auth.client_secret is not None and self.auth.issuer is None and self.grant is not None
+        if bound and self.grant is not None and self.grant.issuer != found.server.issuer:
             raise RefusedAddressError(
-                "the client secret was not sent: `auth` has no `issuer`, and the server names "
-                f"{issuer[:200]!r} as its authorization server"
+                f"its client was used with {self.grant.issuer!r} and it now names {found.server.issuer!r}; "
+                "if that is right, set `issuer` in `auth`"
             )
+        return found
 
     def scopes(self, found: Found) -> tuple[str, ...]:
         """Return the scopes to request: those configured or offered, and those required since."""
@@ -463,7 +458,6 @@ class Credentials:
         if grant is None:
             return None
         try:
-            self._check_issuer(grant.issuer)
             async with self.visit() as visit:
                 return await revoke(visit, grant)
         except (RefusedAddressError, UnreachableError):

@@ -40,7 +40,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.console.app import serve_console
     from mooring.console.inbox import Inbox
     from mooring.console.wire import Wire
-    from mooring.gateway.serve import collect_seldom
+    from mooring.gateway.shutdown import collect_seldom
 
     collect_seldom()
     inbox, wire = Inbox(), Wire()

@@ -174,7 +174,7 @@ class AuthConfig(ClientSettings):
     `exchange`:
     tokens of gateway clients are exchanged. `none`: no login."""
     issuer: str | None = setting(optional(_address("the issuer's https address")), default=None)
-    """The authorization server of the client. Needed with `client_secret`, which no other one receives."""
+    """The authorization server of the client. No other server receives its secret."""
     scopes: tuple[str, ...] = setting(_scopes, default=())
     """Scopes to ask for; those that the server names when left out."""
     client_metadata_url: str | None = setting(optional(_address("an https address", path=True)), default=None)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from mooring import __version__
+from mooring.concurrency import end_tasks
 from mooring.config import found_files
 from mooring.console.access import Access, Visitor
 from mooring.console.files import Files
@@ -126,9 +127,7 @@ class Console:
         finally:
             self._inbox.close()
             await self._tries.close()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(tasks)
 
     async def _follow_cluster(self, cluster: ClusterView) -> None:
         """Ask for the nodes every `CLUSTER_INTERVAL` seconds."""

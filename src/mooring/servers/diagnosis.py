@@ -253,11 +253,6 @@ def _login(server: ServerConfig, error: str) -> str:
 
 _CLIENT = r".*\binvalid_client\b"
 _EXCHANGES = (
-    (
-        "the client secret was not sent",
-        "Set `issuer` in its `auth` to the authorization server at which you registered the client. A server "
-        "could name its own to collect the secret: do not copy the address from it unchecked.",
-    ),
     ("step 1 of 2, " + _CLIENT, "Correct `client_id` and the secret or key in `idp` of its `auth`."),
     (
         r"step 1 of 2, .*\binvalid_grant\b",
