@@ -215,7 +215,7 @@ function columns(locked) {
     {
       id: "shown",
       title: "Shown",
-      width: "110px",
+      width: "128px",
       wide: true,
       sort: (row) => row.shown,
       cell: (row) => h("span", { class: "muted" }, row.hidden ? "hidden" : (SHOWN[row.shown] ?? row.shown)),
