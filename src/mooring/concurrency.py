@@ -338,7 +338,7 @@ class BackgroundLoop:
         """Whether this process is a fork of the one that the loop runs in."""
         return os.getpid() != self._pid
 
-    def do(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the loop and wait for its result. An interrupt cancels it."""
         if self.foreign or threading.current_thread() is self.thread:
             work.close()
@@ -353,7 +353,7 @@ class BackgroundLoop:
                 raise RuntimeError(NOT_RUNNING)
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return future.result(timeout)
+            return future.result()
         except CancelledError:
             raise RuntimeError("the host was closed while this call was running") from None
         except BaseException:

@@ -700,3 +700,8 @@ def test_a_description_that_is_not_text_is_noted() -> None:
 @pytest.mark.parametrize(("step", "kept"), [(0.5, True), (1, True), (0, False), (-2, False)])
 def test_a_multiple_is_kept_if_it_is_above_0(step: float, kept: bool) -> None:
     assert ("multipleOf" in member("anthropic", {"type": "number", "multipleOf": step})) == kept
+
+
+@pytest.mark.parametrize(("sent", "received"), [("7", 7), ("7.5", 7.5), ("true", "true"), ("{}", {})])
+def test_json_text_is_parsed_if_the_server_takes_its_type(sent: str, received: Any) -> None:
+    assert through("plain", {"type": ["number", "string", "object"]}, sent) == received

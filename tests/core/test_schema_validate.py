@@ -359,3 +359,9 @@ def test_an_item_that_nothing_evaluates_is_named_or_where_it_stands() -> None:
     found = problem({**tuple_of, "unevaluatedItems": {"type": "string"}}, [1, 2])
     assert found is not None
     assert found[0] == (1,)
+
+
+@pytest.mark.parametrize("name", ["ab", "b"])
+def test_a_property_that_fits_a_pattern_is_evaluated(name: str) -> None:
+    schema = {"patternProperties": {"^a": {}}, "unevaluatedProperties": False}
+    assert same(schema, {name: 1}) == (name == "ab")

@@ -225,6 +225,7 @@ class LockEnforcer:
             tools=len(offered.tools),
             templates=len(offered.templates),
             prompts=len(offered.prompts),
+            extensions=offered.extensions,
         )
 
     def _lock_of(self, server: ServerConfig) -> Lock | None:
@@ -256,6 +257,7 @@ class LockEnforcer:
             tools=found.tools,
             templates=found.templates,
             prompts=found.prompts,
+            extensions=found.extensions,
         )
 
     def _as_remembered(self, snapshot: Snapshot) -> bool:
