@@ -276,7 +276,7 @@ class Residual:
         if arguments is None or self._arguments is None:
             return self.rules
         for name in self._arguments:
-            value = arguments.get(name)
+            value: Any = arguments.get(name)
             kind = value.__class__
             if kind is str:
                 if len(value) > 1_000 or not value.isascii():
