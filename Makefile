@@ -23,7 +23,7 @@ SOURCES := modules.test.mjs "../../../src/mooring/console/static/**/*.{js,css,ts
 .PHONY: chromium help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
 	test-reference test-providers test-adapters lock clean conformance fuzz-policy test-clients bench-gateway \
 	soak-gateway test-asgi test-scripts bench-scripts test-remote-login test-apps test-browser soak-gateway-team conformance-short \
-	test-cluster soak-cluster bench-cluster simulation \
+	test-cluster soak-cluster bench-tools bench-cluster simulation \
 	docs docs-serve test-docs test-migrations test-frameworks test-walkthroughs release-check \
 	test-console check-console screenshots test-deploy
 
@@ -184,8 +184,11 @@ test-cluster: $(READY)  ## Real nodes and workers: forwarding, failures, a minut
 soak-cluster: $(READY)  ## Nodes killed and stopped on a seeded schedule, with a ledger at the server (SECONDS=600)
 	$(BIN)/python -m tests.soak.cluster --seconds $(SECONDS)
 
-bench-cluster: $(READY)  ## Cost of a hop, of nodes and of workers; writes bench/results/cluster.md
-	$(BIN)/python -m bench.cluster
+bench-tools:  ## Install wrk, the load generator of bench-cluster, with apt-get (Debian, as root)
+	apt-get install --yes --no-install-recommends wrk
+
+bench-cluster: $(READY)  ## Cost of a hop, of nodes and of workers; writes bench/results/cluster.md (PART=hop)
+	$(BIN)/python -m bench.cluster $(if $(PART),--part $(PART))
 
 test-reference: $(READY)  ## Talk to the real reference servers, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/reference

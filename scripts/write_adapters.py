@@ -38,6 +38,9 @@ PROGRESS = (
     "Progress of a tool does not reach the model: `host.events()`, or `on_progress` of `session.call`, reports it to\n"
     "your application."
 )
+GATEWAY_PROGRESS = (
+    "Progress of a tool does not reach the model. The gateway reports it to an MCP client that asks for it."
+)
 APPROVALS = """\
 Calls pass the host, so that its policy decides in every framework. A call that needs approval waits for
 `on_approval`; a denied one is a failed call, which the model reads.
@@ -194,7 +197,7 @@ FRAMEWORKS = {
         module=None,
         install="pip install mooring crewai 'crewai-tools[mcp]'",
         example="gateway/crewai_agent.py",
-        streaming="`Crew(stream=True)` streams text of the model; results of tools arrive whole.",
+        streaming="Results of tools arrive whole. `Crew(stream=True)` is CrewAI's own setting, for the text of the model.",
         errors="CrewAI shows the text of a failed call to the agent.",
         failures="text",
         images="no",
@@ -205,7 +208,7 @@ FRAMEWORKS = {
         module=None,
         install="pip install mooring 'ag2[mcp]'",
         example="gateway/ag2_agent.py",
-        streaming="AG2 emits `ToolCallEvent` and `ToolResultEvent` on its stream.",
+        streaming="Pass a stream: `agent.ask(..., stream=stream)`. AG2 emits `ToolCallEvent` and `ToolResultEvent` on it.",
         errors="A failed call is a tool error event, which the model reads.",
         failures="tool error",
         images="no",
@@ -218,7 +221,7 @@ FRAMEWORKS = {
         module=None,
         install="pip install mooring 'semantic-kernel[mcp]'",
         example="gateway/semantic_kernel_agent.py",
-        streaming="`kernel.invoke_stream` and streaming agents work; results of tools arrive whole.",
+        streaming="Call tools with `kernel.invoke`: the MCP plugin of Semantic Kernel 1.45 does not implement `kernel.invoke_stream`.",
         errors="A failed call raises `FunctionExecutionException`; with automatic function calling the model reads it.",
         failures="exception",
         images="no",
@@ -248,11 +251,12 @@ def page(name: str, one: Framework) -> str:
         + ("." if by_gateway else " and with a scripted model; the line for a real one stands beside it.")
         + f"\n\n```py\n{source}\n```",
         *([one.notes] if one.notes else []),
-        f"## Streaming\n\n{one.streaming}\n{PROGRESS}",
+        f"## Streaming\n\n{one.streaming}\n{GATEWAY_PROGRESS if by_gateway else PROGRESS}",
         f"## Approvals\n\n{GATEWAY_APPROVALS if by_gateway else APPROVALS}".rstrip(),
         f"## Errors\n\n{one.errors} A timeout, a lost server and an unknown tool (with the nearest name) are failed calls too.",
         "## Tests\n\nGive the agent a scripted server instead of the real ones: see [test your agent](../testing.md)."
-        f" `make {target}` runs the program on this page with the newest release.",
+        f" `make {target}` runs the program on this page with the newest release"
+        + ("." if by_gateway else ", and streams a run."),
     ]
     return "\n\n".join(parts) + "\n"
 

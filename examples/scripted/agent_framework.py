@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import AsyncGenerator
 from typing import Any
 
-from agent_framework import BaseChatClient, ChatResponse, Content, FunctionInvocationLayer, Message
+from agent_framework import (
+    BaseChatClient,
+    ChatResponse,
+    ChatResponseUpdate,
+    Content,
+    FunctionInvocationLayer,
+    Message,
+)
 
 from . import Script, Shown
 
@@ -15,9 +23,16 @@ class ScriptedClient(FunctionInvocationLayer[Any], BaseChatClient[Any]):
         super().__init__()
         self.script = script
 
-    async def _inner_get_response(
-        self, *, messages: Any, stream: bool, options: Any, **_: Any
-    ) -> ChatResponse:
+    def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **_: Any) -> Any:
+        if stream:
+            return self._build_response_stream(self._updates(messages, options))
+        return self._respond(messages, options)
+
+    async def _updates(self, messages: Any, options: Any) -> AsyncGenerator[ChatResponseUpdate, None]:
+        [said] = (await self._respond(messages, options)).messages
+        yield ChatResponseUpdate(role="assistant", contents=said.contents)
+
+    async def _respond(self, messages: Any, options: Any) -> ChatResponse:
         answers = [
             content
             for message in messages

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from agents import Model, ModelResponse, Usage
-from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+from openai.types.responses import (
+    Response,
+    ResponseCompletedEvent,
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
 
 from . import Script, Shown
 
@@ -36,8 +43,12 @@ class ScriptedModel(Model):
             )
         return ModelResponse(output=[output], usage=Usage(), response_id=None)
 
-    def stream_response(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
+    async def stream_response(self, *given: Any, **settings: Any) -> AsyncGenerator[Any, None]:
+        reply = await self.get_response(*given, **settings)
+        about: dict[str, Any] = {"id": "r", "created_at": 0, "model": "scripted", "object": "response"}
+        about |= {"tool_choice": "auto", "tools": [], "parallel_tool_calls": False}
+        done = Response(output=reply.output, **about)  # pyright: ignore[reportArgumentType] (fewer kinds of items)
+        yield ResponseCompletedEvent(type="response.completed", sequence_number=0, response=done)
 
 
 def _shown(output: Any) -> Shown:

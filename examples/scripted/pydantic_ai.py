@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from pydantic_ai.messages import (
@@ -13,13 +15,13 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolReturnPart,
 )
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from . import Script, Shown
 
 
 def scripted_model(script: Script) -> FunctionModel:
-    def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    def next_call(messages: list[ModelMessage], info: AgentInfo) -> tuple[str, dict[str, Any]] | None:
         script.shown = [
             _shown(part)
             for message in messages
@@ -27,10 +29,19 @@ def scripted_model(script: Script) -> FunctionModel:
             for part in message.parts
             if isinstance(part, ToolReturnPart)
         ]
-        call = script.turn(tool.name for tool in info.function_tools)
+        return script.turn(tool.name for tool in info.function_tools)
+
+    def respond(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        call = next_call(messages, info)
         return ModelResponse(parts=[ToolCallPart(*call) if call else TextPart(script.answer)])
 
-    return FunctionModel(respond)
+    async def stream(
+        messages: list[ModelMessage], info: AgentInfo
+    ) -> AsyncGenerator[str | dict[int, DeltaToolCall], None]:
+        call = next_call(messages, info)
+        yield {0: DeltaToolCall(call[0], json.dumps(call[1]))} if call else script.answer
+
+    return FunctionModel(respond, stream_function=stream)
 
 
 def _shown(part: ToolReturnPart[Any]) -> Shown:

@@ -1,10 +1,13 @@
 """How the program ends: on Ctrl-C, on a signal, on a closed pipe; and that no process outlives it."""
 
+import fcntl
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.cli.conftest import read_all
 from tests.lab.stdio import COMMAND, methods, wire_log
 from tests.lab.wait import until_true
 
@@ -255,16 +259,48 @@ def test_lines_that_nothing_reads_are_dropped_and_counted() -> None:
     assert 1000 + len(lines) - 1 + dropped == 2**20 // 50
 
 
-def test_ctrl_c_while_the_program_is_imported_is_no_traceback(environment) -> None:
+def interrupted_at_import(module: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run `mooring list`, with Ctrl-C when it imports this module."""
     script = (
         "import os, signal, sys\n"
         "class Finder:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'argparse':\n"
+        f"        if name == {module!r}:\n"
         "            os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Finder())\n"
         "from mooring.cli import main\n"
         "sys.exit(main(['list']))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, timeout=30)
-    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+    return subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=30
+    )
+
+
+def test_ctrl_c_while_the_program_is_imported_is_no_traceback(environment) -> None:
+    done = interrupted_at_import("argparse", environment)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_ctrl_c_before_the_event_loop_runs_prints_no_python_warning(environment) -> None:
+    done = interrupted_at_import("asyncio", environment)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr == "Interrupted. All servers that were started have been stopped.\n"
+
+
+def test_ctrl_c_on_the_terminal_of_the_demo_prints_no_traceback(tmp_path, environment) -> None:
+    ours, theirs = pty.openpty()
+
+    def take_terminal() -> None:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    pipes = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+    words = [sys.executable, "-m", "mooring", "demo"]
+    with subprocess.Popen(
+        words, cwd=tmp_path, env=environment, start_new_session=True, preexec_fn=take_terminal, **pipes
+    ) as process:
+        os.close(theirs)
+        shown = os.read(ours, 65536).decode()  # the first line: the weather server runs
+        os.write(ours, b"\x03")
+        shown += read_all(ours)
+    os.close(ours)
+    assert (process.returncode, "Traceback" in shown) == (130, False), shown

@@ -48,6 +48,24 @@ def test_help_on_a_call_with_a_tool_shows_the_arguments_of_the_tool(ran, config,
     assert ran("call", "--help").stdout == help_text("call")
 
 
+def test_the_usage_of_a_tool_fits_a_narrow_terminal(terminal, config) -> None:
+    file = config({"notes": "notes"})
+    shown = terminal("--config", file, "call", "mcp_notes_write_note", "--help", columns=40).text
+    assert shown.startswith("usage: mooring call mcp_notes_write_note\n  title=STR text=STR\n")
+
+
+def test_version_fits_a_narrow_terminal(terminal) -> None:
+    shown = terminal("version", columns=40).raw.splitlines()
+    assert len(shown) > 2
+    assert max(map(len, shown)) <= 40
+
+
+def test_trust_says_when_no_file_is_approved(ran, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("MOORING_HOME", str(tmp_path / "home"))
+    done = ran("trust", "--list")
+    assert (done.stdout, done.stderr) == ("", "note: No project file is approved on this machine.\n")
+
+
 def test_one_off_program_is_listed_and_called_without_any_file(ran) -> None:
     names = {tool["name"] for tool in json.loads(ran("tools", "--json", "--", *NOTES).stdout)}
     assert names == {"list_notes", "read_note", "write_note"}
@@ -162,7 +180,10 @@ def test_logs_shows_what_a_server_wrote_in_an_earlier_run(piped, config, tmp_pat
     shown = piped("logs")
     assert "broken" in shown.stdout
     assert "cannot read /etc/broken.conf" in shown.stdout
-    assert piped("logs", "notes").returncode == 2
+    silent = piped("--config", file, "logs", "notes")
+    assert (silent.returncode, silent.stderr) == (0, "note: notes has written nothing to stderr yet.\n")
+    unknown = piped("--config", file, "logs", "note")
+    assert (unknown.returncode, "Did you mean 'notes'?" in unknown.stderr) == (2, True)
     [log] = (tmp_path / "home").glob("logs/*.log")
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 

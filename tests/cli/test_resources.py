@@ -216,6 +216,36 @@ def test_a_wrong_name_or_argument_is_misuse_and_says_what_is_right(
     )
 
 
+def test_a_misspelt_argument_of_a_prompt_is_answered_with_the_nearest_one(ran: Any, library: str) -> None:
+    done = ran("prompt", "lib", "greet", "wo=a", "--config", library)
+    assert done.returncode == 2
+    assert "it has no argument 'wo', did you mean 'who'? it takes 'who', 'tone'" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["resources", "prompts"])
+def test_an_empty_list_says_so(ran: Any, config: Any, kind: str) -> None:
+    file = config({"notes": "notes"})
+    done = ran(kind, "--config", file)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"note: No server has {kind}.\n")
+    done = ran(kind, "--server", "notes", "--config", file)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"note: notes has no {kind}.\n")
+
+
+def test_doctor_and_check_agree_about_a_server_with_two_listings(ran: Any, config: Any) -> None:
+    entry = {"command": sys.executable, "args": ["-I", "-S", str(SCRIPT), json.dumps(SCRIPTED)]}
+    file = config({"lib": entry})
+    ran("lock", "--config", file)
+    assert ran("check", "--config", file).returncode == 0
+    codes = [one["code"] for one in json.loads(ran("doctor", "--json", "--config", file).stdout)]
+    assert "changed" not in codes
+
+
+def test_the_cost_in_the_style_in_use_is_the_total(ran: Any, library: str) -> None:
+    cost = json.loads(ran("cost", "--json", "--config", library).stdout)
+    assert "mooring" in [one["name"] for one in cost["servers"]]
+    assert cost["styles"]["mcp"] == cost["total"]
+
+
 def test_a_named_server_that_is_down_is_a_failure(ran: Any, library: str) -> None:
     for words in (["resources", "--server", "broken"], ["prompts", "--server", "broken"]):
         done = ran(*words, "--config", library)

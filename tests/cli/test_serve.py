@@ -20,7 +20,7 @@ def test_serve_says_at_the_start_what_the_lock_and_the_policy_hide(
         assert child.stdout is not None
         assert child.stderr is not None
         try:
-            url = json.loads("".join(child.stdout.readline() for _ in range(3)))["url"]
+            url = json.loads(child.stdout.readline())["url"]
             said = [child.stderr.readline() for _ in range(2)]
             with urlopen(url.removesuffix("/mcp") + "/ready") as response:
                 hidden = json.load(response)["hidden"]
@@ -61,7 +61,7 @@ def test_serve_and_ready_name_the_resources_templates_and_prompts_that_the_lock_
         assert child.stdout is not None
         assert child.stderr is not None
         try:
-            url = json.loads("".join(child.stdout.readline() for _ in range(3)))["url"]
+            url = json.loads(child.stdout.readline())["url"]
             said = child.stderr.readline()
             with urlopen(url.removesuffix("/mcp") + "/ready") as response:
                 hidden = json.load(response)["hidden"]

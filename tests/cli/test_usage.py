@@ -53,6 +53,7 @@ def test_the_version(ran) -> None:
         (["tools", "--style", "loud"], "--style must be mcp, double, server or raw, not 'loud'"),
         (["cluster", "statu"], "ACTION must be status, not 'statu'. Did you mean 'status'?"),
         (["list", "--config", "."], "is a directory; name a file in it"),
+        (["list", "--foo"], "Unknown option '--foo'. See `mooring list --help`."),
     ],
 )
 def test_a_mistake_is_one_paragraph_on_stderr_and_exit_code_2(ran, words: list[str], message: str) -> None:

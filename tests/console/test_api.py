@@ -325,7 +325,7 @@ async def test_no_login_is_offered_where_none_is_possible(opened: Any) -> None:
                 )
             )
             assert (row["login"], row["next"]) == (False, "mooring doctor")
-            assert "the client secret was not sent" in row["reason"]
+            assert "invalid_client" in row["reason"]
             status, said = await page.post("login", {"server": "web"})
             assert (status, said["error"]["next"]) == (409, "mooring doctor")
 

@@ -255,6 +255,7 @@ def test_rules_that_are_left_out_early_would_not_have_applied(whens: list[str], 
     [
         ('tool == "write" && arguments.path.startsWith("/etc/")', {"path": "/srv"}),
         ('principal != "bob" && arguments.mode == "force"', {"mode": "plain"}),
+        ('arguments.path.matches("^/etc/.*conf$")', {"path": "/srv/a.conf"}),
         ("arguments.amount > 100 && arguments.to != null", {"amount": 7, "to": "ana"}),
     ],
 )
@@ -262,6 +263,11 @@ def test_a_rule_with_a_simple_condition_that_is_not_met_is_not_evaluated(when: s
     rules = compile_rules([rule(when)], "the host's policy")
     assert not rules.possible(arguments)
     assert rules.possible({**arguments, **dict.fromkeys(arguments, "é" * 2_000)})
+
+
+def test_a_rule_with_a_wrong_pattern_denies_every_call() -> None:
+    for path in ("/etc/x", "/srv"):
+        assert verdict('arguments.path.matches("^/etc/(")', arguments={"path": path}) == "deny"
 
 
 def test_arguments_that_no_rule_uses_may_have_any_size() -> None:

@@ -1,8 +1,10 @@
 """The examples in the documentation are executed."""
 
 import json
+import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from datetime import date
@@ -22,9 +24,11 @@ def blocks(language: str, page: Path) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
 
 
+TUTORIAL = ROOT / "docs/tutorial.md"
 EXAMPLES = [
     pytest.param(source, id=f"{page.name}-{number}")
     for page in PAGES
+    if page != TUTORIAL
     for number, source in enumerate(blocks("python", page), 1)
 ]
 
@@ -45,6 +49,32 @@ def test_a_python_example_runs_as_it_stands_and_prints_what_it_says(source: str,
     expected = re.findall(r"# prints: (.*)", source)
     assert expected or not done.stdout
     assert [line for line in expected if line not in done.stdout] == []
+
+
+def test_the_tutorial_works_in_an_empty_folder(tmp_path: Path) -> None:
+    """Its console lines and programs, in order, with no other file than those that it makes."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "MOORING_HOME": str(tmp_path / "home")}
+    environment["PYTHONPATH"] = str(Path(mooring.__file__).parents[1])
+    folder = tmp_path / "project"
+    folder.mkdir()
+    text = TUTORIAL.read_text()
+    for language, source in re.findall(r"```(console|python)\n(.*?)```", text, re.DOTALL):
+        lines = re.findall(r"^\$ mooring (.*)", source, re.MULTILINE)
+        words = [["-m", "mooring", *shlex.split(line)] for line in lines]
+        shown = ""
+        for word in words if language == "console" else [["-W", "error", "-c", source]]:
+            done = subprocess.run(
+                [sys.executable, *word],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=30,
+            )
+            assert done.returncode == 0, (word, done.stderr)
+            shown += re.sub(r" +", " ", done.stdout)
+        printed = re.findall(r"# prints: (.*)", source) or re.findall(r"^([^$\n].*)", source, re.MULTILINE)
+        assert [line for line in printed if re.sub(r" +", " ", line).strip() not in shown] == []
 
 
 def test_the_example_configuration_serves_the_first_example_from_the_root_of_a_clone() -> None:

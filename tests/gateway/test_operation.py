@@ -466,12 +466,12 @@ async def test_the_command_serves_http_and_ends_gracefully_on_a_signal(tmp_path:
         process.stderr.close()
 
 
-def test_where_it_serves_is_one_json_document_on_request_and_a_note_otherwise(tmp_path: Path) -> None:
+def test_where_it_serves_is_one_line_of_json_on_request_and_a_note_otherwise(tmp_path: Path) -> None:
     words = command("--config", configured(tmp_path), "serve", "--http", "127.0.0.1:0")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([*words, "--json"], **pipes) as process:
         assert process.stdout is not None
-        document = json.loads("".join(process.stdout.readline() for _ in range(3)))
+        document = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGTERM)
         rest, said = process.communicate(timeout=20)
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/mcp", document.pop("url"))

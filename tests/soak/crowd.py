@@ -86,8 +86,7 @@ class Crowd:
 
 async def check(idle: int, gateway: subprocess.Popen[bytes]) -> bool:
     assert gateway.stdout is not None
-    document = b"".join([await asyncio.to_thread(gateway.stdout.readline) for _ in range(3)])
-    url = json.loads(document)["url"]
+    url = json.loads(await asyncio.to_thread(gateway.stdout.readline))["url"]
     port, process = int(url.split(":")[2].split("/")[0]), psutil.Process(gateway.pid)
     async with aiohttp.ClientSession() as http:
         before, alone = process.memory_info().rss, await answered(http, url)

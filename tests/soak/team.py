@@ -88,10 +88,7 @@ class Team:
             )
         try:
             assert process.stdout is not None
-            text = b""
-            while b"}" not in text:
-                text += await process.stdout.readline()
-            self.url = json.loads(text)["url"]
+            self.url = json.loads(await process.stdout.readline())["url"]
             async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
                 metrics = await self._under(process, http)
         finally:

@@ -303,9 +303,14 @@ def run_to_end(command: Coroutine[Any, Any, int], *, hangup: bool = True) -> int
 
     Without `hangup`, SIGHUP does not cancel it: `mooring serve` reloads its configuration then.
     """
-    import asyncio
+    running = _cancelled_by_signals(command, hangup)
+    try:
+        import asyncio
 
-    return asyncio.run(_cancelled_by_signals(command, hangup))
+        return asyncio.run(running)
+    finally:  # Ctrl-C may come before they are awaited
+        running.close()
+        command.close()
 
 
 async def _cancelled_by_signals(command: Coroutine[Any, Any, int], hangup: bool) -> int:

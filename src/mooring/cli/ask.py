@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from mooring.cli.output import Output
+from mooring.cli.output import Output, wrap
 from mooring.core.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ async def confirm(question: str, refused: str, out: Output) -> bool:
         out.error(f"{refused} There is no terminal to confirm it on: review the output, then use --yes.")
         return False
     sys.stdout.flush()
-    sys.stderr.write(f"{clean(question)} [y/N] ")
+    shown, _, last = clean(question).rpartition("\n")  # a plan is shown as it is
+    lines = [*shown.splitlines(), *wrap(f"{last} [y/N]", shutil.get_terminal_size().columns)]
+    sys.stderr.write("\n".join(lines) + " ")
     sys.stderr.flush()
     answer = await typed_line(100)
     if answer.strip().lower() in (b"y", b"yes"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -91,14 +91,22 @@ def _document(host: Host) -> dict[str, Any]:
     }
 
 
-def _in_style(tools: Iterable[Tool], style: Style) -> int:
-    """The cost of all tools in this style; in `raw`, only one of several tools with the same name counts."""
-    from mooring.core.names import assign
+def _in_style(tools: Collection[Tool], style: Style) -> int:
+    """The cost of all tools in this style; in `raw`, only one of several tools with the same name counts.
+
+    Tools of mooring itself have the same name in every style.
+    """
+    from mooring.core.names import OWNER, assign
     from mooring.core.text import tool_cost
 
-    listed = [(tool, (tool.server, tool.own_name)) for tool in tools]
+    own = sum(tool_cost(tool) for tool in tools if tool.server == OWNER)
+    listed = [
+        (tool, (tool.server, tool.own_name if tool.verb == "call" else f"get_prompt_{tool.own_name}"))
+        for tool in tools
+        if tool.server != OWNER
+    ]
     names = assign((pair for _, pair in listed), style)
-    return sum(tool_cost(replace(tool, name=names[pair])) for tool, pair in listed if pair in names)
+    return own + sum(tool_cost(replace(tool, name=names[pair])) for tool, pair in listed if pair in names)
 
 
 def _servers(document: dict[str, Any], out: Output) -> list[str]:

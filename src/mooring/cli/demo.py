@@ -167,7 +167,9 @@ async def _recover(host: Host, report: _Report) -> bool:
     # Wait until the loss is noticed: a call sent before would have an unknown outcome and is not repeated.
     async for event in events:
         if isinstance(event, ServerLost):
-            report.say(f"{GAP}→ {event.server} lost: {clean_line(event.reason)}")
+            report.row(
+                f"{GAP}→ ", f"{event.server} lost: {clean_line(event.reason)}", mark="→", style="plain"
+            )
             break
     after = (await report.call(host, "mcp_clock_now")).structured["pid"]
     report.say(f"answered by a new process ({after})")

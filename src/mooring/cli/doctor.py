@@ -271,7 +271,9 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
         advice = "Set `issuer` in its `auth` to the authorization server at which the client is registered."
         yield Finding(level="warning", server=name, finding=sent, next=advice, code="issuer")
     if lock is not None and status.state == "connected" and server.pins != "off":
-        changes = compared(lock.servers.get(name), host.provider(name).snapshot, fingerprint(server))
+        found = compared(lock.servers.get(name), host.provider(name).snapshot, fingerprint(server))
+        # The lock has what the server lists in all its eras, this snapshot that of one connection.
+        changes = [change for change in found if change.kind != "removed"]
         if changes:
             changed = f"{plural(len(changes), 'change')} since the lock was written"
             yield Finding(level="warning", server=name, finding=changed, next="mooring check", code="changed")

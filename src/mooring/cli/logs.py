@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 from mooring.cli.options import Options, Parser, UsageError, positive
 from mooring.cli.output import Output
 from mooring.core.text import clean_line, nearest
-from mooring.errors import UnknownServer
+from mooring.errors import ConfigError, UnknownServer
 
 USAGE = "mooring logs [SERVER ...] [-n LINES] [-f] [options]"
 DETAILS = """
@@ -55,12 +55,17 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     if args.audit:
         raise UsageError("--audit needs --gateway URL.")
     files = _files()
-    for name in args.servers:
-        if name not in files:
-            raise UnknownServer(name, nearest(name, files), hint="`mooring logs` shows those with a log.")
-    chosen = {name: files[name] for name in args.servers} or files
-    if not chosen and not args.follow:
-        out.note("No server has written to stderr yet.")
+    if unwritten := [name for name in args.servers if name not in files]:
+        configured = _configured(options)
+        for name in unwritten:
+            if name not in configured:
+                raise UnknownServer(name, nearest(name, {*files, *configured}), hint="See `mooring list`.")
+    chosen = {name: files[name] for name in args.servers or files if name in files}
+    if not args.follow:
+        for name in unwritten:
+            out.note(f"{name} has written nothing to stderr yet.")
+        if not files and not unwritten:
+            out.note("No server has written to stderr yet.")
     tails = {name: _tail(path, args.lines) for name, path in chosen.items()}
     if options.json and not args.follow:
         out.document([{"server": name, "file": str(chosen[name]), "lines": tails[name]} for name in tails])
@@ -86,6 +91,8 @@ async def _remote(args: Namespace, options: Options, out: Output) -> int:
     if options.json:
         out.document(found)
         return 0
+    if not found:
+        out.note("This log has no lines yet.")
     for line in found:
         if args.audit:
             out.line(" ".join(f"{name}={clean_line(str(value))}" for name, value in line.items()))
@@ -119,6 +126,14 @@ def _print(lines: Iterator[tuple[str, str]], options: Options, out: Output) -> N
         else:
             out.line(f"{out.paint(clean_line(name), 'cyan')} {clean_line(line)}")
     out.flush()
+
+
+def _configured(options: Options) -> list[str]:
+    from mooring.config import load
+
+    with suppress(ConfigError):
+        return [server.name for server in load(options.files).servers]
+    return []
 
 
 def _files() -> dict[str, Path]:

@@ -181,8 +181,9 @@ def wants_json(argv: Sequence[str]) -> bool:
 
 def suggestion(word: str, known: Sequence[str]) -> str:
     """A sentence with the nearest known word, or an empty text."""
-    near = nearest(word, known, limit=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    dashes = {name.lstrip("-"): name for name in known}  # which every option has
+    near = nearest(word.lstrip("-"), dashes, limit=1)
+    return f" Did you mean {dashes[near[0]]!r}?" if near else ""
 
 
 def positive(text: str) -> int:

@@ -177,9 +177,9 @@ class Output:
         for text in lines:
             self.line(text)
 
-    def document(self, value: Any) -> None:
-        """Write the JSON document of `--json`."""
-        self.line(clean_json(json.dumps(value, ensure_ascii=False, indent=2)))
+    def document(self, value: Any, *, indent: int | None = 2) -> None:
+        """Write the JSON document of `--json`. Without `indent` it is one line, for programs that read on."""
+        self.line(clean_json(json.dumps(value, ensure_ascii=False, indent=indent)))
         self.wrote = "document"
 
     def json_line(self, value: Any) -> None:

@@ -42,6 +42,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     else:
         rows = [(p.server, _signature(p), p.description or p.title or "") for p in found.prompts]
         out.lines(by_server([tuple(map(clean_line, row)) for row in rows], out.width, out.paint))
+        if not rows and not found.errors and host.config.servers:
+            out.note(f"{args.server} has no prompts." if args.server else "No server has prompts.")
     return int(args.server in found.errors)
 
 

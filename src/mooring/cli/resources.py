@@ -45,6 +45,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         rows = [(r.server, r.uri, r.description or r.title or r.name) for r in found.resources]
         rows += [(t.server, t.uri_template, t.description or t.title or t.name) for t in found.templates]
         out.lines(by_server([tuple(map(clean_line, row)) for row in rows], out.width, out.paint))
+        if not rows and not found.errors and host.config.servers:
+            out.note(f"{args.server} has no resources." if args.server else "No server has resources.")
     return int(args.server in found.errors)
 
 

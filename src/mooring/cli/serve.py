@@ -22,8 +22,8 @@ USAGE = "mooring serve [--stdio | --http HOST:PORT] [options]"
 DETAILS = """
 
 Serves clients of both protocol eras at /mcp, and profiles at /mcp/<profile>.
-With --http, --json prints the URL as one document as soon as it listens. A
-server that does not start is reported once on standard error.
+With --http, --json prints the URL as one line of JSON as soon as it listens.
+A server that does not start is reported once on standard error.
 
 --workers N runs N processes on one port. Each starts its own copy of every
 shared server; sessions, private servers, selections and limits are kept once.
@@ -69,7 +69,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     def listening(url: str) -> None:
         if options.json:
-            out.document({"url": url})
+            out.document({"url": url}, indent=None)
             out.flush()
         else:
             out.note(f"Serving at {url}")

@@ -54,7 +54,9 @@ async def show_arguments(args: Namespace, options: Options, out: Output) -> int:
     one_off = one_off_server(args)
     async with open_host(options, out, style=args.style, idle=True, one_off=one_off) as host:
         tool = await find_tool(host, args.tool, options, out)
-    out.line(f"usage: mooring call {clean_line(tool.name)} {_usage(tool)}".rstrip())
+    usage = f"usage: mooring call {clean_line(tool.name)} {_usage(tool)}".rstrip()
+    first, *rest = wrap(usage, out.width)
+    out.lines([first, *(f"{GAP}{line}" for part in rest for line in wrap(part, out.width))])
     if tool.description:
         out.lines(["", *wrap(clean(tool.description), out.width)])
     out.lines(_arguments(tool, out))

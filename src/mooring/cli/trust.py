@@ -154,8 +154,10 @@ def _list(files: tuple[str, ...], options: Options, out: Output) -> int:
 
     if options.json:
         out.document({"files": list(files)})
-    else:
+    elif files:
         out.lines(map(clean_line, files))
+    else:
+        out.note("No project file is approved on this machine.")
     return 0
 
 

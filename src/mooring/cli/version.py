@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 
 from mooring.cli.options import Options
-from mooring.cli.output import Output
+from mooring.cli.output import Output, wrap
 
 USAGE = "mooring version [options]"
 DETAILS = "\n\n`mooring --version` prints the version of mooring alone."
@@ -29,6 +29,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     if options.json:
         out.document(about)
     else:
-        out.line(f"mooring {__version__}, Python {about['python']}, {about['platform']}")
-        out.line(f"MCP protocol {PROTOCOLS[-1]} and the handshake versions {', '.join(PROTOCOLS[:-1])}")
+        versions = f"mooring {__version__}, Python {about['python']}, {about['platform']}"
+        protocols = f"MCP protocol {PROTOCOLS[-1]} and the handshake versions {', '.join(PROTOCOLS[:-1])}"
+        out.lines(wrap(f"{versions}\n{protocols}", out.width))
     return 0

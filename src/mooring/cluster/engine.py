@@ -135,7 +135,7 @@ class NatsEngine:
                     with suppress(nats_errors.TimeoutError):  # the engine is busy
                         await self._joined()
                         break
-        except (OSError, TimeoutError, nats_errors.Error, ValueError) as problem:
+        except Exception as problem:  # `nkeys` has errors of its own
             await self.close()
             shown = ", ".join(self._access.urls)
             reason = (

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from mooring.core.names import AUTHENTICATE, LOGIN, OWNER
 from mooring.core.render import fit
-from mooring.core.text import dumps, estimate, line, nearest, quote
+from mooring.core.text import did_you_mean, dumps, estimate, line, nearest, quote
 from mooring.core.types import Block, Message, Prompt, Result, Tool
 from mooring.core.value import Value
 
@@ -94,8 +94,10 @@ def fitting(prompt: Prompt, arguments: Mapping[str, Any]) -> dict[str, str]:
     given = prompt.arguments[:MOST_ARGUMENTS]
     known = [argument["name"] for argument in given]
     if unknown := sorted(set(arguments) - set(known)):
+        near = did_you_mean(unknown[0], known)
+        hint = "" if near is None else f", did you mean {near!r}?"
         takes = f"it takes {', '.join(map(repr, known))}" if known else "it takes none"
-        raise ValueError(f"it has no argument {unknown[0]!r}; {takes}")
+        raise ValueError(f"it has no argument {unknown[0]!r}{hint or ';'} {takes}")
     missing = [a["name"] for a in given if a.get("required") is True and a["name"] not in arguments]
     if missing:
         raise ValueError(f"it needs {', '.join(map(repr, missing))}")

@@ -60,9 +60,11 @@ _TEXT = r"\"[^\"\\]+\"|'[^'\\]+'"
 _PLAIN = re.compile(_TEXT)
 """A text without escapes."""
 _SIMPLE = re.compile(
-    rf"arguments\.(\w+)(?:\.(startsWith|endsWith|contains)\(({_TEXT})\)|\s*([=!<>]=|[<>])\s*({_TEXT}|-?\d{{1,15}}))"
+    rf"arguments\.(\w+)(?:\.(startsWith|endsWith|contains|matches)\(({_TEXT})\)|\s*([=!<>]=|[<>])\s*({_TEXT}|-?\d{{1,15}}))"
 )
 """A condition about one argument that is compared with a constant."""
+_PREFIX = re.compile(r"\^([\w/@:,-]+)(?![\w/@:,*?+{-])[^|]*")
+"""A pattern for texts that begin with certain characters."""
 _METHODS: Mapping[str, Callable[[Any, Any], bool]] = {
     "startsWith": str.startswith,
     "endsWith": str.endswith,
@@ -471,13 +473,25 @@ def _condition(source: str) -> _Condition | None:
     for part in (*parts, source[start:]):
         if (found := _SIMPLE.fullmatch(part.strip())) is not None:
             name, method, text, sign, constant = found.groups()
-            if method is not None:
+            if method == "matches":  # the evaluator compiles the pattern again for each call
+                prefix = _PREFIX.fullmatch(text[1:-1])
+                if prefix is not None and _is_pattern(text):
+                    return name, str, str.startswith, prefix[1]
+            elif method is not None:
                 return name, str, _METHODS[method], text[1:-1]
-            if constant[0] not in "\"'":
+            elif constant[0] not in "\"'":
                 return name, int, _METHODS[sign], int(constant)
-            if sign in ("==", "!="):
+            elif sign in ("==", "!="):
                 return name, str, _METHODS[sign], constant[1:-1]
     return None
+
+
+def _is_pattern(text: str) -> bool:
+    """Whether the evaluator accepts a pattern: a rule with a wrong one denies every call."""
+    try:
+        return _compiled(f"''.matches({text})").execute(_context({})) is not None
+    except Exception:
+        return False
 
 
 def _may_meet(condition: _Condition, arguments: Mapping[str, Any]) -> bool:

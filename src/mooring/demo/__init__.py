@@ -31,8 +31,9 @@ def command(server: str) -> tuple[str, ...]:
 @contextmanager
 def weather() -> Generator[str]:
     """Run the weather server during the block and return its URL."""
+    # Ctrl-C on the terminal is for this program, not for the child.
     with subprocess.Popen(
-        command("weather"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command("weather"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as child:
         assert child.stdout is not None
         # On exit, Popen closes the child's standard input, which ends it, and waits for it.

@@ -81,7 +81,8 @@ class Skills:
         if (withheld := self._builder.pins.explain_skill(name)) is not None:
             raise withheld
         near = ", ".join(nearest(name, known))
-        raise _not_read(name, f"there is no such skill{f'; did you mean {near}?' if near else ''}")
+        hint = f"; did you mean {near}?" if near else "" if known else "; no server has skills"
+        raise _not_read(name, f"there is no such skill{hint}")
 
     async def located(self, name: str, timeout: float | None) -> Skill:
         """Return the skill of this name; servers that have not been listed yet are connected if needed.

@@ -22,6 +22,7 @@ from anyio import to_thread
 from mooring.config.files import replace_file, state_home
 from mooring.config.logs import logger
 from mooring.config.sections import GatewaySettings
+from mooring.core.text import did_you_mean
 from mooring.core.value import Value, field, replace
 from mooring.errors import ConfigError, MooringError
 from mooring.gateway.clients import Principal
@@ -245,7 +246,9 @@ class TokenFile:
     def _known(self, tokens: Mapping[str, StoredToken], name: str) -> StoredToken:
         found = tokens.get(name)
         if found is None:
-            raise MooringError(f"There is no token named {name[:80]!r}. See `mooring token list`.")
+            near = did_you_mean(name, tokens)
+            hint = "" if near is None else f" Did you mean {near!r}?"
+            raise MooringError(f"There is no token named {name[:80]!r}.{hint} See `mooring token list`.")
         return found
 
     @contextmanager

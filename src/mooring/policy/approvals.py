@@ -73,8 +73,8 @@ class ApprovalRequest(Value):
 def plan_text(request: ApprovalRequest) -> str:
     """Return the plan of a script as text, with the untrusted parts cleaned."""
     plan: Any = request.arguments
-    count = plan["writes"]
-    lines = [f"A script wants to make {count} call{'' if count == 1 else 's'} that may change something:"]
+    calls = "1 call" if plan["writes"] == 1 else f"{plan['writes']} calls"
+    lines = [f"A script wants to make {calls} that may change something:"]
     for entry in plan["calls"]:
         lines.append(
             f"- {entry['count']} x {line(entry['tool'], 80)} of server {line(entry['server'], 80)!r}"

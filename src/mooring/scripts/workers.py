@@ -90,12 +90,15 @@ def _binary() -> str | None:
     return next((str(path) for one in schemes if (path := Path(one) / name).is_file()), None)
 
 
-class _Output(asyncio.Protocol):
+class _WorkerOutput(asyncio.Protocol):
     """Receives what a worker writes at once: asyncio's own protocol would need one more turn of the loop."""
 
     def __init__(self, received: Callable[[bytes], None], own: asyncio.BaseProtocol) -> None:
-        self.data_received = received  # pyright: ignore[reportIncompatibleMethodOverride]
+        self._received = received
         self.connection_lost = own.connection_lost
+
+    def data_received(self, data: bytes) -> None:
+        self._received(data)
 
 
 class Worker(asyncio.SubprocessProtocol):
@@ -152,7 +155,7 @@ class Worker(asyncio.SubprocessProtocol):
         self._transport = cast("asyncio.SubprocessTransport", transport)
         self.pid, self._in = self._transport.get_pid(), self._transport.get_pipe_transport(0)
         out = cast("asyncio.ReadTransport", self._transport.get_pipe_transport(1))
-        out.set_protocol(_Output(self._read, out.get_protocol()))
+        out.set_protocol(_WorkerOutput(self._read, out.get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._read(data)

@@ -337,12 +337,12 @@ class Connection:
         if self.supervisor.access is not None:
             return self.supervisor.access
         if self.config.url is None:
-            how = "it is a program on this machine: give it what it needs in `env`"
+            why = "it is a program on this machine. Pass its credentials in `env`"
         elif self.state == "disabled":
-            how = "it is disabled"
+            why = "it is disabled"
         else:
-            how = "its credentials are in `headers`, or `auth` says 'none'"
-        raise ConfigError(f"there is no login to {self.name!r}: {how}", file=self.config.file)
+            why = "its credentials are in `headers`, or `auth` is `none`"
+        raise ConfigError(f"server {self.name!r} has no login: {why}", file=self.config.file)
 
     async def _asked_again(self) -> None:
         """Wait for the attempt that `_logged_in` requested."""

@@ -17,7 +17,7 @@ from mooring import Host
 from mooring.console.app import serve_console
 from mooring.console.inbox import Inbox
 from mooring.console.wire import Wire
-from mooring.gateway.serve import collect_seldom
+from mooring.gateway.shutdown import collect_seldom
 from mooring.testing import FakeServer
 
 WORDS = "list create update delete search export merge review archive assign close open read write copy move".split()

@@ -76,7 +76,7 @@ def find_entry(
             return target, place
         names += _names(target.data)
     searched = ", ".join(str(file.path) for file in files)
-    where = f"It is not in {searched}." if searched else "There is no configuration file."
+    where = f"Searched: {searched}." if searched else "There is no configuration file."
     raise UnknownServer(name, nearest(name, names), hint=where)
 
 

@@ -151,15 +151,15 @@ function columns() {
       cell: (row) =>
         h(
           "span",
-          { class: "path", title: row.path.join(".") },
+          { class: "end-cut", title: row.path.join(".") },
           h(
             "span",
-            { class: "path-lead" },
-            row.path
-              .slice(0, -1)
-              .map((part, index) => [foreign(part), h("span", { class: "muted", key: `d${index}` }, ".")]),
+            { class: "path" },
+            row.path.map((part, index) => [
+              index ? h("span", { class: "muted", key: `d${index}` }, ".") : null,
+              foreign(part, index === row.path.length - 1 ? "strong" : ""),
+            ]),
           ),
-          foreign(row.path[row.path.length - 1] ?? "", "strong"),
         ),
     },
     {
@@ -178,7 +178,7 @@ function columns() {
         row.file
           ? h(
               "span",
-              { class: "muted foreign end-cut", title: row.file },
+              { class: "muted foreign", title: row.file },
               `${base(row.file)}${row.line ? `:${row.line}` : ""}`,
               row.effective ? "" : " (overridden)",
             )

@@ -23,6 +23,7 @@ import {
   loading,
   section,
   statePill,
+  endOf,
 } from "../ui.js";
 import { inboxCard } from "./inbox.js";
 
@@ -134,7 +135,7 @@ class TryState {
                 h(
                   "div",
                   { class: "two" },
-                  foreign(row.name, "strong mono"),
+                  endOf(row.name ?? row.remote, "strong mono"),
                   h("span", { class: "sub muted foreign", dir: "auto" }, row.title ?? row.summary),
                 ),
             },
