@@ -23,9 +23,9 @@ SOURCES := modules.test.mjs "../../../src/mooring/console/static/**/*.{js,css,ts
 .PHONY: chromium help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
 	test-reference test-providers test-adapters lock clean conformance fuzz-policy test-clients bench-gateway \
 	soak-gateway test-asgi test-scripts bench-scripts test-remote-login test-apps test-browser soak-gateway-team conformance-short \
-	test-cluster soak-cluster bench-cluster simulation \
+	test-cluster soak-cluster bench-tools bench-cluster simulation \
 	docs docs-serve test-docs test-migrations test-frameworks test-walkthroughs release-check \
-	test-console check-console screenshots
+	test-console check-console screenshots test-deploy
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' $(MAKEFILE_LIST) | expand -t 24
@@ -161,6 +161,12 @@ chromium:
 
 test-apps test-remote-login test-console: | chromium
 
+test-deploy: $(READY)  ## The examples of deploy/ with nginx and promtool; installs Debian's nginx-light and prometheus if missing (root)
+	@command -v nginx > /dev/null && command -v promtool > /dev/null || \
+		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends nginx-light prometheus > /dev/null; }
+	$(BIN)/python -m pytest -q -p no:randomly tests/deploy tests/gateway/test_proxies.py
+	$(BIN)/python -m pytest -q -p no:randomly -m cluster tests/cluster/test_balanced.py
+
 bench-gateway: $(READY)  ## Measure the gateway beside mcp-proxy and fastmcp
 	$(BIN)/python -m bench.gateways
 
@@ -178,8 +184,11 @@ test-cluster: $(READY)  ## Real nodes and workers: forwarding, failures, a minut
 soak-cluster: $(READY)  ## Nodes killed and stopped on a seeded schedule, with a ledger at the server (SECONDS=600)
 	$(BIN)/python -m tests.soak.cluster --seconds $(SECONDS)
 
-bench-cluster: $(READY)  ## Cost of a hop, of nodes and of workers; writes bench/results/cluster.md
-	$(BIN)/python -m bench.cluster
+bench-tools:  ## Install wrk, the load generator of bench-cluster, with apt-get (Debian, as root)
+	apt-get install --yes --no-install-recommends wrk
+
+bench-cluster: $(READY)  ## Cost of a hop, of nodes and of workers; writes bench/results/cluster.md (PART=hop)
+	$(BIN)/python -m bench.cluster $(if $(PART),--part $(PART))
 
 test-reference: $(READY)  ## Talk to the real reference servers, installed from npm and PyPI into .peers
 	$(BIN)/python -m pytest -m reference -p no:randomly tests/reference

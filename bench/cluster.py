@@ -1,7 +1,8 @@
-"""Cost of nodes and workers: `python -m bench.cluster [--seconds S]`. Writes bench/results/cluster.md.
+"""Cost of nodes and workers: `python -m bench.cluster [--part hop]`. Writes bench/results/cluster.md.
 
 The load comes from one process that keeps connections open and does nothing else; CPU per call is that of the
-gateway processes alone, without the servers behind them.
+gateway processes alone, without the servers behind them. Each part is kept in bench/results/cluster.json, so
+that they can be measured one by one. `make bench-tools` installs wrk, the generator of the part `workers`.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ import itertools
 import json
 import os
 import platform
+import re
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -30,6 +35,8 @@ from bench.gateways import Front
 from bench.listening import free_port
 
 RESULTS = Path(__file__).with_name("results") / "cluster.md"
+KEPT = RESULTS.with_suffix(".json")
+ECHO = Path(__file__).with_name("fixtures") / "echo.pl"
 SOURCE = str(Path(__file__).resolve().parents[1] / "src")
 NAMES = "abc"
 IN_FLIGHT = 32
@@ -41,9 +48,11 @@ def cpu(processes: Sequence[psutil.Process]) -> float:
 
 
 @contextmanager
-def serving(folder: Path, nodes: int, workers: int = 1) -> Generator[tuple[list[str], list[psutil.Process]]]:
+def serving(
+    folder: Path, nodes: int, workers: int = 1, server: dict[str, Any] | None = None
+) -> Generator[tuple[list[str], list[psutil.Process]]]:
     """Gateways in front of a stdio echo server each: their URLs and processes."""
-    [server] = stdio_servers(1, tools=10)
+    server = server or stdio_servers(1, tools=10)[0]
     ports = [free_port() for _ in range(nodes)]
     gateway: dict[str, object] = {"max_sessions": 50_000, "client_sessions": 50_000}
     if nodes > 1:
@@ -155,19 +164,108 @@ async def nodes_table(folder: Path, seconds: float) -> list[str]:
     return lines
 
 
+WRK_CONNECTIONS = 32
+WRK_ROUNDS = 3
+CALL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {
+        "name": "echo",
+        "arguments": {"text": "x" * 100},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    },
+}
+SCRIPT = """
+wrk.method = "POST"
+wrk.body = [==[{body}]==]
+wrk.headers["Content-Type"] = "application/json"
+wrk.headers["Accept"] = "application/json, text/event-stream"
+wrk.headers["MCP-Protocol-Version"] = "2026-07-28"
+wrk.headers["Mcp-Method"] = "tools/call"
+wrk.headers["Mcp-Name"] = "echo"
+"""
+
+
 async def workers_table(folder: Path, seconds: float) -> list[str]:
-    """With one connection a session stays at the worker that opened it; of two, each second one may hop."""
-    lines = ["| workers | connections of a session | calls/s | CPU per call |", "|---|---|---|---|"]
-    for count in (1, 2):
-        for connections in (1, 2):
-            with serving(folder, 1, count) as (urls, processes):
-                fronts = [await opened(urls[0]) for _ in range(IN_FLIGHT // connections)]
-                rate, cost = await steady(fronts, seconds, processes)
-                lines.append(f"| {count} | {connections} | {rate:,.0f} | {cost:.0f} µs |")
-    return lines
+    """Calls of 2026 clients, with the same generator and the same load for each number of workers."""
+    if shutil.which("wrk") is None or shutil.which("perl") is None:
+        raise SystemExit("the part `workers` needs perl, and wrk: make bench-tools")
+    script = folder / "call.lua"
+    script.write_text(SCRIPT.replace("{body}", json.dumps(CALL)))
+    server = {"name": "s0", "command": shutil.which("perl"), "args": [str(ECHO)]}
+    measured: dict[int, list[Load]] = {1: [], 2: []}
+    for _ in range(WRK_ROUNDS):
+        for count, known in measured.items():
+            with serving(folder, 1, count, server) as (urls, processes):
+                loaded(script, urls[0], 1, processes)
+                known.append(loaded(script, urls[0], seconds, processes))
+    best = {count: max(known, key=lambda one: one.rate) for count, known in measured.items()}
+    lines = [
+        f"Generator: wrk, one thread, {WRK_CONNECTIONS} connections, the same request each time. Server: an "
+        f"echo in perl for each worker. All of it runs on {os.cpu_count()} cores. The best of {WRK_ROUNDS} "
+        f"rounds of {seconds:g} s, in turn.",
+        "",
+        "| workers | calls/s | p50 | CPU per call: gateways | servers | wrk |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {count} | {one.rate:,.0f} | {one.p50} | {one.gateways:.0f} µs | {one.servers:.0f} µs "
+        f"| {one.generator:.0f} µs |"
+        for count, one in best.items()
+    ]
+    rates = {count: [f"{one.rate:,.0f}" for one in known] for count, known in measured.items()}
+    return [
+        *lines,
+        "",
+        f"Two workers: {best[2].rate / best[1].rate:.2f} × the calls/s of one. All rounds: one worker "
+        f"{', '.join(rates[1])}; two workers {', '.join(rates[2])}.",
+    ]
 
 
-async def sessions(folder: Path, count: int) -> list[str]:
+@dataclass(frozen=True)
+class Load:
+    """What one run of wrk measured; CPU is in microseconds per call."""
+
+    rate: float
+    p50: str
+    gateways: float
+    servers: float
+    generator: float
+
+
+def loaded(script: Path, url: str, seconds: float, processes: Sequence[psutil.Process]) -> Load:
+    """Run wrk; refuse a run with errors."""
+    servers = [child for one in processes for child in one.children(recursive=True)]
+    before, children = (cpu(processes), cpu(servers)), os.times()
+    words = ["wrk", "-t1", f"-c{WRK_CONNECTIONS}", f"-d{seconds:g}s", "--latency", "-s", str(script), url]
+    said = subprocess.run(words, check=True, capture_output=True, text=True, timeout=seconds + 30).stdout
+    after = os.times()
+    found = re.search(r"(\d+) requests in", said)
+    if found is None or "Non-2xx" in said or "Socket errors" in said:
+        raise SystemExit(f"wrk reports errors:\n{said}")
+    count = int(found[1])
+    spent = after.children_user + after.children_system - children.children_user - children.children_system
+    rate, p50 = re.search(r"Requests/sec:\s*([\d.]+)", said), re.search(r"50%\s+(\S+)", said)
+    assert rate is not None
+    assert p50 is not None
+    return Load(
+        float(rate[1]),
+        p50[1],
+        (cpu(processes) - before[0]) / count * 1e6,
+        (cpu(servers) - before[1]) / count * 1e6,
+        spent / count * 1e6,
+    )
+
+
+SESSIONS = 10_000
+
+
+async def sessions(folder: Path, seconds: float) -> list[str]:
+    count = SESSIONS
     with serving(folder, 3) as (urls, processes):
         pilot = [await opened(url) for url in urls]
         for front in pilot:
@@ -196,11 +294,11 @@ async def sessions(folder: Path, count: int) -> list[str]:
         ]
 
 
-def others() -> list[str]:
+async def others(folder: Path, seconds: float) -> list[str]:
     """What one process of other gateways does, from the last run of the gateway benchmark."""
     known = json.loads(RESULTS.with_name("gateways.json").read_text())
     lines = [
-        "One process each, one session, from [gateways.json](gateways.json). Several were not compared.",
+        "One process each, one session, from [gateways.json](gateways.json) (`make bench-gateways`).",
         "",
         "| gateway | p50 | calls/s |",
         "|---|---|---|",
@@ -211,32 +309,43 @@ def others() -> list[str]:
     ]
 
 
-async def main(seconds: float, count: int) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        parts = {
-            "A hop to the owner": await hop(folder, seconds),
-            "Nodes": await nodes_table(folder, seconds),
-            "Workers": await workers_table(folder, seconds),
-            "Sessions": await sessions(folder, count),
-            "Other gateways": others(),
-        }
-    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, {time.strftime('%Y-%m-%d')}"
+Part = Callable[[Path, float], Awaitable[list[str]]]
+PARTS: dict[str, tuple[str, Part]] = {
+    "hop": ("A hop to the owner", hop),
+    "nodes": ("Nodes", nodes_table),
+    "workers": ("Workers", workers_table),
+    "sessions": ("Sessions", sessions),
+    "others": ("Other gateways", others),
+}
+
+
+async def main(names: Sequence[str], seconds: float) -> None:
+    kept: dict[str, Any] = json.loads(KEPT.read_text()) if KEPT.exists() else {}
+    for name in names:
+        load = os.getloadavg()[0]
+        with tempfile.TemporaryDirectory() as folder:
+            lines = await PARTS[name][1](Path(folder), seconds)
+        print("\n".join(lines), flush=True)
+        kept[name] = {"lines": lines, "when": time.strftime("%Y-%m-%d"), "load": round(load, 1)}
+    KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     text = [
         "# Nodes and workers",
         "",
-        f"Written by `python -m bench.cluster` ({machine}). The load generator and the echo servers run on "
-        "the same cores, so calls/s is what is left for the gateways; CPU per call is theirs alone.",
+        f"Written by `python -m bench.cluster` ({os.cpu_count()} cores, Python {platform.python_version()}). "
+        "The load generator and the echo servers run on the same cores, so calls/s is what is left for the "
+        "gateways; CPU per call is theirs alone.",
     ]
-    for title, lines in parts.items():
-        text += ["", f"## {title}", "", *lines]
+    for name, (title, _) in PARTS.items():
+        if name in kept:
+            one = kept[name]
+            about = f"{one['when']}; load of the machine before: {one['load']}."
+            text += ["", f"## {title}", "", *one["lines"], "", about]
     RESULTS.write_text("\n".join(text) + "\n")
-    print("\n".join(text))
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each load")
-    parser.add_argument("--sessions", type=int, default=10_000)
+    parser.add_argument("--part", choices=PARTS, action="append", help="default: all")
     given = parser.parse_args()
-    asyncio.run(main(given.seconds, given.sessions))
+    asyncio.run(main(given.part or list(PARTS), given.seconds))

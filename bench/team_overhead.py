@@ -2,9 +2,9 @@
 
 Run it: `python bench/team_overhead.py` (Linux). Two gateways serve the same server, one with everything
 switched on. Short rounds alternate between them, and each figure is the median of the rounds' ratios, so that
-a busy machine is fair to both. The full gateway is measured twice: with arguments that occurred before, for
-which it remembers the decision of its rules, and with new arguments in every call. Writes
-bench/results/team_overhead.md. Exits with 1 above 15 % with arguments that occurred before.
+a busy machine is fair to both. The full gateway is measured twice: with arguments that occurred before, and
+with new arguments in every call. Writes bench/results/team_overhead.md. Exits with 1 if one of the two is
+above 15 %.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ async def measure(folder: Path) -> list[tuple[Rate, Rate, Rate]]:
 
 
 def report(rounds: list[tuple[Rate, Rate, Rate]]) -> tuple[str, float]:
-    """Return a table, and the loss of calls a second in percent."""
+    """Return a table, and the larger loss of calls a second in percent."""
     rates = [median(one[side][0] for one in rounds) for side in range(3)]
     spent = [median(one[side][1] for one in rounds) for side in range(3)]
     loss, loss_new = [(1 - median(one[side][0] / one[0][0] for one in rounds)) * 100 for side in (1, 2)]
@@ -138,18 +138,18 @@ def report(rounds: list[tuple[Rate, Rate, Rate]]) -> tuple[str, float]:
         f"Written by `python bench/team_overhead.py`: {ROUNDS} rounds of {CALLS} calls to each of two",
         f"gateways, in turns, {IN_FLIGHT} in flight. Access log, audit log with hashed arguments, metrics by",
         "principal, ten rules that all look at the arguments of the tool, and a transform with a default.",
-        "The gateway remembers the decision of rules for values that occurred before; the last row has new",
-        "values in every call. Medians; percentages are medians of the ratios of the rounds.",
+        "The last row has new values in every call. Medians; percentages are medians of the ratios of the",
+        "rounds.",
         "",
         "| | calls a second | | CPU of the gateway for a call | |",
         "|---|---|---|---|---|",
         f"| switched off | {rates[0]:.0f} | | {spent[0]:.0f} µs | |",
         f"| switched on | {rates[1]:.0f} | {-loss:+.1f} % (goal: at most -{LIMIT:g} %) | {spent[1]:.0f} µs "
         f"| {more:+.1f} % |",
-        f"| switched on, new arguments | {rates[2]:.0f} | {-loss_new:+.1f} % | {spent[2]:.0f} µs "
-        f"| {more_new:+.1f} % |",
+        f"| switched on, new arguments | {rates[2]:.0f} | {-loss_new:+.1f} % (goal: the same) "
+        f"| {spent[2]:.0f} µs | {more_new:+.1f} % |",
     ]
-    return "\n".join(lines) + "\n", loss
+    return "\n".join(lines) + "\n", max(loss, loss_new)
 
 
 def main() -> int:

@@ -35,7 +35,8 @@ CAPABILITIES = {
     "console": """cli.console config.edit.lines config.edit.target config.programs.importing
         config.trust_review console gateway.host_admin""",
     "operation of the gateway": """cli.remote cli.sessions cli.token config.operation gateway.access
-        gateway.admin gateway.asgi gateway.logs gateway.metrics gateway.tls gateway.tokens gateway.web""",
+        gateway.admin gateway.asgi gateway.logs gateway.metrics gateway.shutdown gateway.tls gateway.tokens
+        gateway.web""",
 }
 """Modules and packages of capabilities that came after the goals were set. They are counted apart."""
 NEW_VERBS = frozenset(("skills", "view"))

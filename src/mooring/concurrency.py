@@ -69,10 +69,21 @@ class Tasks:
 
     async def end(self) -> None:
         """Cancel the tasks that still run, and wait until they have ended."""
-        for task in self._running:
+        await end_tasks(self._running)
+
+
+AGAIN = 0.5
+"""Seconds after which a task that still runs is cancelled again."""
+
+
+async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait until they have ended. Some libraries ignore a cancellation at times, and
+    `asyncio.wait_for` of Python 3.11 does so when the result arrives at the same moment: it is repeated."""
+    running = {task for task in tasks if not task.done()}
+    while running:
+        for task in running:
             task.cancel()
-        if self._running:
-            await asyncio.wait(self._running)
+        running = (await asyncio.wait(running, timeout=AGAIN))[1]
 
 
 async def _contained(work: Callable[..., Coroutine[Any, Any, None]], args: tuple[object, ...]) -> None:
@@ -318,10 +329,7 @@ class BackgroundLoop:
         try:
             self._loop.run_forever()
         finally:
-            remaining = asyncio.all_tasks(self._loop)
-            for task in remaining:
-                task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*remaining, return_exceptions=True))
+            self._loop.run_until_complete(end_tasks(asyncio.all_tasks(self._loop)))
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
 
@@ -330,7 +338,7 @@ class BackgroundLoop:
         """Whether this process is a fork of the one that the loop runs in."""
         return os.getpid() != self._pid
 
-    def do(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the loop and wait for its result. An interrupt cancels it."""
         if self.foreign or threading.current_thread() is self.thread:
             work.close()
@@ -345,7 +353,7 @@ class BackgroundLoop:
                 raise RuntimeError(NOT_RUNNING)
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return future.result(timeout)
+            return future.result()
         except CancelledError:
             raise RuntimeError("the host was closed while this call was running") from None
         except BaseException:

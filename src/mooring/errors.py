@@ -90,18 +90,7 @@ class _Unknown(MooringError):
         self.suggestions = tuple(suggestions)
 
 
-class UnknownTool(_Unknown):
-    """No tool has this name.
-
-    Attributes:
-        name: The name that was asked for.
-        suggestions: Similar names that exist, the best first.
-        server: The server that may have the tool and is not connected, if there is one.
-        state: The state of that server: `needs-auth`, `failed`, `pending` or `disabled`.
-    """
-
-    kind = "tool"
-
+class _Missing(_Unknown):
     def __init__(
         self,
         name: str,
@@ -116,6 +105,19 @@ class UnknownTool(_Unknown):
         self.state = state
 
 
+class UnknownTool(_Missing):
+    """No tool has this name.
+
+    Attributes:
+        name: The name that was asked for.
+        suggestions: Similar names that exist, the best first.
+        server: The server that may have the tool and is not connected, if there is one.
+        state: The state of that server: `needs-auth`, `failed`, `pending` or `disabled`.
+    """
+
+    kind = "tool"
+
+
 class UnknownServer(_Unknown):
     """No server has this name.
 
@@ -127,12 +129,14 @@ class UnknownServer(_Unknown):
     kind = "server"
 
 
-class UnknownResource(_Unknown):
+class UnknownResource(_Missing):
     """No server lists this resource.
 
     Attributes:
         name: The URI that was asked for.
         suggestions: Similar URIs that exist, the best first.
+        server: The first server that may have the resource and is not connected, if there is one.
+        state: The state of that server: `needs-auth`, `failed`, `pending` or `disabled`.
     """
 
     kind = "resource"
@@ -144,6 +148,8 @@ class AmbiguousResource(UnknownResource):
     Attributes:
         name: The URI that was asked for.
         suggestions: The servers that have it.
+        server: None.
+        state: None.
     """
 
     kind = "single server for"
@@ -342,7 +348,7 @@ def next_command(message: str, problem: BaseException | None) -> str | None:
         return found[1]
     match problem:
         case AuthNeeded():
-            return f"mooring login {problem.server}"
+            return f"mooring login {problem.server}" if problem.login else "mooring doctor"
         case NotTrusted():
             return f"mooring trust {problem.file}" if problem.file else "mooring trust"
         case ToolChanged():

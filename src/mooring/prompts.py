@@ -10,7 +10,7 @@ from mooring.core.builtin_tools import fitting, prompt_result
 from mooring.core.text import nearest
 from mooring.core.types import EMPTY, Contents, Message, Prompt, Result
 from mooring.core.value import Value
-from mooring.errors import CallError, ServerError, UnknownPrompt
+from mooring.errors import AuthNeeded, CallError, NotTrusted, ServerError, UnknownPrompt
 from mooring.resources import ResourceList, Resources
 from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.manager import ServerManager
@@ -129,6 +129,9 @@ class Prompts:
             errors = await gather(self._manager, (server,), timeout)
             found = self._listed(server, name)
             if found is None and server in errors:
+                problem = self._manager.connection(server).supervisor.problem
+                if isinstance(problem, AuthNeeded | NotTrusted):
+                    raise problem
                 raise CallError(
                     f"the prompt {name!r} was not requested: {server!r} is not connected: {errors[server]}",
                     server=server,

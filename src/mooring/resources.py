@@ -39,7 +39,7 @@ from mooring.local import Progress, StaticProvider
 from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.manager import ServerManager
 from mooring.servers.state import CurrentConfig
-from mooring.servers.waiting import gather
+from mooring.servers.waiting import absence_of_resource, gather
 from mooring.telemetry import AuditManager
 
 K = TypeVar("K", bound=Hashable)
@@ -273,8 +273,12 @@ class Resources:
             return owners[0]
         if owners:
             raise AmbiguousResource(uri, owners, hint="Name the server.")
-        listed = [entry.uri for entry in self._builder.catalog.resources]
-        raise UnknownResource(uri, nearest(uri, listed), hint="No server lists it or has a template for it.")
+        near = nearest(uri, [entry.uri for entry in self._builder.catalog.resources])
+        hint = "No server lists it or has a template for it."
+        if (absent := absence_of_resource(self._manager)) is None:
+            raise UnknownResource(uri, near, hint=hint)
+        hint = f"{hint} {absent.hint}"
+        raise UnknownResource(uri, near, hint=hint, server=absent.server, state=absent.state)
 
     def _owners(self, uri: str) -> list[str]:
         from mooring.core.uris import matches

@@ -70,13 +70,13 @@ class Watched(GuardedHttp):
 
 @pytest.mark.parametrize("host", INTERNAL_HOSTS)
 async def test_TH07_no_spelling_of_an_internal_address_is_asked(host: str) -> None:
-    async with Watched("https://mcp.example/mcp", Names(mcp_example=[[PUBLIC]])) as visit:
+    async with Watched("https://mcp.example/mcp", Names(mcp_example=[[PUBLIC]])) as http:
         for url in (f"https://{host}/.well-known/x", f"http://{host}:8080/"):
             with pytest.raises(RefusedAddressError):
-                await visit.get(url, "its metadata")
+                await http.get(url, "its metadata")
             with pytest.raises(RefusedAddressError):
-                await visit.post(url, "its token endpoint", form={"a": "b"})
-        assert visit.passed == []
+                await http.post(url, "its token endpoint", form={"a": "b"})
+        assert http.passed == []
 
 
 @pytest.mark.parametrize(
@@ -89,20 +89,20 @@ async def test_TH07_a_name_that_stands_for_an_internal_address_is_not_connected_
     addresses: list[str],
 ) -> None:
     names = Names(mcp_example=[[PUBLIC]], as_example=[addresses] * 2)
-    async with Watched("https://mcp.example/mcp", names) as visit:
+    async with Watched("https://mcp.example/mcp", names) as http:
         with pytest.raises(RefusedAddressError, match=r"'as\.example'"):
-            await visit.get("https://as.example/metadata", "its metadata")
-        assert visit.passed == []
+            await http.get("https://as.example/metadata", "its metadata")
+        assert http.passed == []
 
 
 async def test_TH08_a_name_that_changes_its_address_after_the_check_gains_nothing() -> None:
     names = Names(mcp_example=[[PUBLIC]], as_example=[[PUBLIC], ["127.0.0.1"]])
-    async with Watched("https://mcp.example/mcp", names) as visit:
+    async with Watched("https://mcp.example/mcp", names) as http:
         with pytest.raises(UnreachableError):
-            await visit.get("https://as.example/metadata", "its metadata")
+            await http.get("https://as.example/metadata", "its metadata")
         with pytest.raises(RefusedAddressError):
-            await visit.post("https://as.example/token", "its token endpoint", form={"a": "b"})
-        assert visit.passed == [PUBLIC]
+            await http.post("https://as.example/token", "its token endpoint", form={"a": "b"})
+        assert http.passed == [PUBLIC]
 
 
 async def test_TH07_only_the_network_that_the_server_is_in_is_allowed() -> None:
@@ -113,18 +113,18 @@ async def test_TH07_only_the_network_that_the_server_is_in_is_allowed() -> None:
         ([[PUBLIC, "127.0.0.1"]], set()),
         ([["0.0.0.0"]], set()),
     ):
-        async with Watched("https://mcp.example/mcp", Names(mcp_example=own)) as visit:
-            assert visit.allowed == allowed
-    async with Watched("https://unknown.example/mcp", Names()) as visit:
-        assert visit.allowed == set()
+        async with Watched("https://mcp.example/mcp", Names(mcp_example=own)) as http:
+            assert http.allowed == allowed
+    async with Watched("https://unknown.example/mcp", Names()) as http:
+        assert http.allowed == set()
 
 
 async def test_a_server_without_tls_gets_no_token_wherever_its_metadata_is() -> None:
-    told = Challenge(resource_metadata="https://as.example/metadata")
-    async with Watched("http://mcp.example/mcp", Names(mcp_example=[[PUBLIC]])) as visit:
+    challenge = Challenge(resource_metadata="https://as.example/metadata")
+    async with Watched("http://mcp.example/mcp", Names(mcp_example=[[PUBLIC]])) as http:
         with pytest.raises(RefusedAddressError, match="its URL has no TLS"):
-            await discover(visit, AuthConfig(), told, None)
-        assert visit.passed == []
+            await discover(http, AuthConfig(), challenge, None)
+        assert http.passed == []
 
 
 async def test_a_server_that_is_its_own_issuer_is_not_another_one_that_was_configured(hosting: Any) -> None:

@@ -148,6 +148,23 @@ def test_a_package_without_a_version_is_warned_of(ran, config, tmp_path: Path) -
     assert "@scope/thing@1.2.3" in warning["next"]
 
 
+def test_a_client_secret_without_an_issuer_is_warned_of(ran, config) -> None:
+    client = {"client_id": "robot", "client_secret": "${ROBOT:-hidden-value}"}
+    auth = {
+        "open": client,
+        "bound": {**client, "issuer": "https://login.example"},
+        "public": {"client_id": "robot"},
+    }
+    done = ran(
+        "doctor",
+        "--json",
+        "--config",
+        config({name: {"url": "http://127.0.0.1:1/mcp", "auth": one} for name, one in auth.items()}),
+    )
+    assert [found["server"] for found in document(done) if found["code"] == "issuer"] == ["open"]
+    assert "hidden-value" not in done.stdout + done.stderr
+
+
 def test_the_lock_is_looked_at_too(ran, config, lab, tmp_path: Path) -> None:
     file = config({"lab": lab.entry})
     ran("lock", "--config", file)

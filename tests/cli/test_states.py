@@ -105,3 +105,19 @@ def test_a_tool_of_a_server_that_wants_a_login_is_exit_code_3(ran, config, guard
     assert done.returncode == 3
     assert "Server 'guarded' needs a login, and one in a browser does not help" in done.stderr
     assert ran("call", "--config", file, "mcp_clock_invented").returncode == 2
+
+
+def test_a_resource_or_prompt_of_a_server_that_wants_a_login_is_exit_code_3(
+    ran, config, guarded: str
+) -> None:
+    file = config({"guarded": {"url": guarded}, "clock": "clock"})
+    for arguments in (["read", "ledger:///2026"], ["read", "ledger:///2026", "--server", "guarded"]):
+        done = ran(*arguments, "--config", file)
+        assert (done.returncode, done.stdout) == (3, "")
+        assert "guarded" in done.stderr
+    assert "Server 'guarded' needs a login" in ran("read", "ledger:///2026", "--config", file).stderr
+    done = ran("prompt", "guarded", "summarise", "--config", file)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "guarded" in done.stderr
+    done = ran("read", "ledger:///2026", "--config", config({"clock": "clock"}))
+    assert done.returncode == 2

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,14 +38,15 @@ def lab_entry(**script: Any) -> dict[str, Any]:
 
 
 def free_ports(count: int) -> list[int]:
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
+    """Ports below those that the system gives to other programs and to outgoing connections."""
+    found: list[int] = []
+    with ExitStack() as held:
+        while len(found) < count:
+            port = random.SystemRandom().randrange(10_000, 32_000)
+            with suppress(OSError):
+                held.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                found.append(port)
+    return found
 
 
 @dataclass
@@ -58,12 +60,14 @@ class Node:
     errors: Path
     scheme: str = "http"
     process: subprocess.Popen[bytes] = field(init=False)
+    ending: bool = False
 
     @property
     def base(self) -> str:
         return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def start(self) -> None:
+        self.ending = False
         with self.errors.open("ab") as errors:
             self.process = subprocess.Popen(
                 self.words,
@@ -80,11 +84,17 @@ class Node:
         self.process.kill()
         self.process.wait(30)
 
+    def terminate(self) -> None:
+        """Send SIGTERM, once: a second one ends a process at once."""
+        if not self.ending and self.process.poll() is None:
+            self.ending = True
+            with suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGCONT)
+                self.process.terminate()
+
     def end(self) -> int:
         """End it in order; return its exit code."""
-        with suppress(ProcessLookupError):
-            self.process.send_signal(signal.SIGCONT)
-            self.process.terminate()
+        self.terminate()
         try:
             return self.process.wait(30)
         except subprocess.TimeoutExpired:
@@ -176,10 +186,7 @@ async def running(nodes: Sequence[Node], ssl: Any = True) -> AsyncIterator[Nodes
             yield Nodes(list(nodes), http)
         finally:
             for node in nodes:
-                if node.process.poll() is None:
-                    with suppress(ProcessLookupError):
-                        node.process.send_signal(signal.SIGCONT)
-                        node.process.terminate()
+                node.terminate()
             for node in nodes:
                 await asyncio.to_thread(node.end)
 

@@ -84,12 +84,12 @@ async def run(cluster: EngineCluster, number: int) -> float:
     return begun - over
 
 
-async def main(runs: int, ttl: float) -> int:
+async def main(first: int, runs: int, ttl: float) -> int:
     gaps: dict[str, list[float]] = {fault: [] for fault in FAULTS}
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         async with engine_nodes(Path(folder), ttl=ttl) as cluster:
-            for number in range(runs):
+            for number in range(first, first + runs):
                 try:
                     gap = await run(cluster, number)
                 except Exception:
@@ -112,6 +112,7 @@ async def main(runs: int, ttl: float) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="number of the first run")
     parser.add_argument("--ttl", type=float, default=3.0)
     given = parser.parse_args()
-    raise SystemExit(asyncio.run(main(given.runs, given.ttl)))
+    raise SystemExit(asyncio.run(main(given.first, given.runs, given.ttl)))

@@ -313,3 +313,16 @@ def test_no_server_takes_the_name_of_the_hosts_own_tools(tmp_path: Path) -> None
     config = load([file])
     assert [server.name for server in config.servers] == ["other"]
     assert "choose another name" in str(config.warnings[0])
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+@pytest.mark.parametrize(
+    ("table", "key"), [("guards", "secrets"), ("gateway", "access_log"), ("scripts", "enabled")]
+)
+def test_a_truth_value_in_the_place_of_a_table_means_the_same_in_yaml_and_json(
+    table: str, key: str, value: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mooring.json").write_text(f'{{"{table}": {{"{key}": {value}}}}}')
+    (tmp_path / "mooring.yaml").write_text(f"{table}: {{{key}: {value}}}")
+    first, second = (load([tmp_path / f"mooring.{kind}"], env={}, strict=True) for kind in ("json", "yaml"))
+    assert getattr(getattr(first, table), key) == getattr(getattr(second, table), key)

@@ -315,6 +315,21 @@ async def test_the_wire_shows_both_directions_with_latency(opened: Any) -> None:
         )
 
 
+async def test_no_login_is_offered_where_none_is_possible(opened: Any) -> None:
+    async with AuthLab() as auth:
+        secret = {"type": "client_credentials", "client_id": "a", "client_secret": "hush"}
+        async with opened(auth.config(auth=secret)) as page:
+            row = await page.until(
+                lambda state: next(
+                    (r for r in state["tables"]["servers"] if r["state"] == "needs-auth"), None
+                )
+            )
+            assert (row["login"], row["next"]) == (False, "mooring doctor")
+            assert "invalid_client" in row["reason"]
+            status, said = await page.post("login", {"server": "web"})
+            assert (status, said["error"]["next"]) == (409, "mooring doctor")
+
+
 async def test_a_login_is_started_in_the_page_and_leaves_the_inbox_when_it_is_done(opened: Any) -> None:
     async with AuthLab(lab=HttpLab(era="modern")) as auth, opened(auth.config()) as page:
         row = await page.until(

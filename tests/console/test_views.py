@@ -95,6 +95,22 @@ async def test_the_page_of_a_tool_speaks_with_its_server_through_the_console(ope
             await stream.aclose()
 
 
+async def test_a_page_is_shown_around_the_address_at_which_the_console_is_open(opened: Any) -> None:
+    async with FakeServer("shop") as shop:
+        with_page(shop)
+        async with opened(shop.http()) as page:
+            await page.until(lambda state: state["values"]["totals"].get("connected") == 1)
+            local = page.origin.replace("127.0.0.1", "localhost")
+            for origin in (page.origin, local):
+                view = await page.do("view-open", tool="mcp_shop_chart", origin=origin)
+                async with aiohttp.ClientSession() as plain, plain.get(view["url"]) as answer:
+                    assert answer.headers["Content-Security-Policy"].endswith(f"frame-ancestors {origin}")
+            tunnel = page.origin.rpartition(":")[0] + ":1"
+            for origin in (tunnel, "https://console.example", local.replace("localhost", "[::1]"), "", "*"):
+                status, why = await page.refused("view-open", tool="mcp_shop_chart", origin=origin)
+                assert (status, f"opened at {page.origin}/" in why) == (409, True)
+
+
 async def test_the_second_port_serves_nothing_else(opened: Any) -> None:
     async with FakeServer("shop") as shop:
         with_page(shop)

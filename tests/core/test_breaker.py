@@ -33,6 +33,18 @@ def test_a_success_in_between_starts_the_count_again() -> None:
     assert breaker.state(0.0) == "closed"
 
 
+def test_timeouts_count_from_the_time_on_that_the_server_may_take() -> None:
+    breaker = Breaker()
+    assert [breaker.timed_out(start, start + 4.0, 10.0) for start in (0.0, 2.0, 100.0)] == [
+        False,
+        False,
+        True,
+    ]
+    breaker.succeeded()
+    assert [breaker.timed_out(start, start + 4.0, 10.0) for start in (200.0, 200.0)] == [False, False]
+    assert breaker.timed_out(300.0, 310.0, 10.0)
+
+
 def test_while_open_nothing_is_let_through() -> None:
     assert not _opened().admit(9.9)
 
@@ -134,6 +146,7 @@ def test_a_start_counts_for_a_minute_and_no_longer() -> None:
     assert restarts.rest(60.0) == 0.0
     restarts.started(60.0)
     assert restarts.rest(60.0) == 0.0
+    restarts.started(60.0)
     restarts.clear()
     assert restarts.rest(60.0) == 0.0
 
@@ -146,3 +159,15 @@ def test_five_starts_in_a_minute_are_enough_for_that_minute() -> None:
     restarts.started(4.0)
     assert restarts.rest(4.0) == 56.0
     assert restarts.rest(61.0) == 0.0
+
+
+def test_after_a_success_it_takes_five_failures_again() -> None:
+    breaker = Breaker()
+    for _ in range(4):
+        breaker.failed(0.0)
+    breaker.succeeded()
+    for _ in range(4):
+        breaker.failed(0.0)
+    assert breaker.state(0.0) == "closed"
+    breaker.failed(0.0)
+    assert breaker.state(0.0) == "open"

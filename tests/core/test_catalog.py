@@ -332,6 +332,21 @@ def test_the_revision_does_not_depend_on_the_order_of_keys() -> None:
     assert len({merge([Snapshot(server="s", tools=(t,))]).revision for t in (one, other)}) == 1
 
 
+def test_only_tools_of_servers_that_changed_are_hashed_again_for_the_revision() -> None:
+    first = merge([snapshot("a", "x", "y"), snapshot("b", "z")])
+    assert len(first.revision) == 16
+    changed = [snapshot("a", "x", "y"), Snapshot(server="b", tools=(tool("z", "b", description="new"),))]
+    again = merge(changed, previous=first)
+    assert again.revision == merge(changed).revision != first.revision
+    kept = {name: part.hashes for name, part in again.parts.items()}
+    assert {name: list(hashes) for name, hashes in kept.items()} == {
+        "a": ["mcp_a_x", "mcp_a_y"],
+        "b": ["mcp_b_z"],
+    }
+    part = again.only(["mcp_a_x"])
+    assert part.revision not in (first.revision, again.revision)
+
+
 def test_a_diff_shows_what_came_went_and_changed() -> None:
     old = merge([snapshot("s", "stays", "goes", "changes")])
     new = merge(
@@ -351,3 +366,19 @@ def test_a_diff_applied_to_the_old_tools_gives_the_new_ones(before, after) -> No
     assert bool(delta) == (dict(old.tools) != dict(new.tools))
     for names in (delta.added, delta.removed, delta.changed):
         assert list(names) == sorted(names)
+
+
+def test_a_prompt_is_a_tool_unless_a_tool_has_its_name() -> None:
+    prompts = tuple(Prompt(name=name, server="s") for name in ("greet", "send"))
+    catalog = merge([snapshot("s", "get_prompt_send", prompts=prompts)])
+    hidden = [warning for warning in catalog.warnings if "hides a prompt" in warning]
+    assert len(hidden) == 1
+    assert "send" in hidden[0]
+    assert "greet" not in hidden[0]
+
+
+def test_a_warning_shows_the_first_80_characters_of_a_name() -> None:
+    whole, long = "w" * 80, "l" * 81
+    (warning,) = merge([snapshot("s", whole, whole, long, long)]).warnings
+    assert f"'{whole}'" in warning
+    assert f"'{long[:79]}…'" in warning

@@ -41,3 +41,8 @@ def test_a_name_of_a_megabyte_is_looked_at_in_part() -> None:
 def test_two_letters_are_not_the_end_of_a_name() -> None:
     assert nearest("end", NAMES) == ("mcp_mail_send",)
     assert nearest("nd", NAMES) == ()
+
+
+def test_names_that_share_most_letters_are_compared_however_many_others_there_are() -> None:
+    others = [f"zz_{number:03}" for number in range(100)]
+    assert nearest("raed_file", [*others, "read_file"]) == ("read_file",)

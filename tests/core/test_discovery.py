@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,10 +19,11 @@ from mooring.core.discovery import (
     plan_exposure,
     prompt_section,
     search_visible,
+    unwrapped,
 )
 from mooring.core.search import Index
 from mooring.core.text import estimate, tool_cost
-from mooring.core.types import Group, ServerInfo, Snapshot, Tool
+from mooring.core.types import Group, ServerInfo, Skill, Snapshot, Tool
 
 
 def tool(name: str, description: str, **properties: str) -> Tool:
@@ -364,3 +366,45 @@ def test_a_model_gets_from_a_search_to_the_tool(query: str, name: str) -> None:
     assert model.names()[-1] == name
     for before, after in zip(model.lists, model.lists[1:], strict=False):
         assert after[: len(before)] == before
+
+
+def skilled(count: int) -> Catalog:
+    skills = tuple(
+        Skill(name=f"s{n:03}", server="mail", uri=f"skill://mail/s{n:03}/SKILL.md", description="Send mail.")
+        for n in range(count)
+    )
+    return merge([replace(MAIL, skills=skills)])
+
+
+def test_skills_beyond_a_hundred_are_counted() -> None:
+    for count, left_out in ((100, None), (103, 3)):
+        catalog = skilled(count)
+        reply = answer("tools_groups", {}, catalog, Index.build(catalog.tools)).structured
+        assert len(reply["skills"]) == 100
+        assert reply.get("skills_left_out") == left_out
+
+
+def test_a_search_names_the_skills_that_share_most_words_with_it() -> None:
+    catalog = skilled(9)
+    found = answer("tools_search", {"query": "send mail s007"}, catalog, Index.build(catalog.tools))
+    names = [skill["name"] for skill in found.structured["skills"]]
+    assert names == [f"mail/s{n:03}" for n in (7, 0, 1, 2, 3)]
+    missed = answer("tools_search", {"query": "weather"}, catalog, Index.build(catalog.tools))
+    assert "skills" not in missed.structured
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ({"name": "send", "arguments": {"to": "x"}}, "send"),
+        ({"name": "", "arguments": {"to": "x"}}, "tools_call"),
+        ({"name": 7, "arguments": {"to": "x"}}, "tools_call"),
+    ],
+)
+def test_a_wrapped_call_has_the_name_of_its_tool_if_it_names_one(arguments: Any, name: str) -> None:
+    assert unwrapped(arguments) == (name, {"to": "x"})
+
+
+def test_a_long_unknown_name_is_shown_in_part_and_once() -> None:
+    found = answer("tools_select", {"tools": ["x" * 100]}, CATALOG, Index.build(CATALOG.tools)).structured
+    assert list(found["unknown"]) == ["x" * 80]

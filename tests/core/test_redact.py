@@ -119,6 +119,7 @@ def test_only_the_newest_thousand_are_remembered() -> None:
         ),
         *("DB_PASSWORD", "passwd", "client_secret", "clientSecret", "AWS_SECRET_ACCESS_KEY", "PRIVATE_KEY"),
         *("--token", "--api-key", "KEY", "SENTRY_DSN", "GH_PAT", "Proxy-Authorization", "sig"),
+        *("otp", "PIN", "card_pin", "passcode", "cvv", "AZURE_CONNECTION_STRING", "connectionString"),
     ],
 )
 def test_names_that_mean_a_secret_are_known(name: str) -> None:
@@ -126,7 +127,7 @@ def test_names_that_mean_a_secret_are_known(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["PATH", "HOME", "PORT", "LOG_LEVEL", "keyboard", "monkey", "X-Team", "PATTERN"]
+    "name", ["PATH", "HOME", "PORT", "LOG_LEVEL", "keyboard", "monkey", "PATTERN", "opinion", "ping"]
 )
 def test_names_that_mean_none_are_left_alone(name: str) -> None:
     assert not is_secret_name(name)
@@ -161,3 +162,27 @@ def test_of_a_secret_in_base64_at_most_the_letters_at_its_ends_remain(before: by
     start, _, end = shown.partition("***")
     assert len(start) <= len(before) + 2
     assert len(end) <= 10
+
+
+def test_nothing_of_a_secret_remains_in_any_spelling_of_text() -> None:
+    secret = 'é p@ss/wörd+"1"é'
+    escaped = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
+    spellings = {secret, *escaped, *(one.lower() for one in escaped)}
+    for spelling in (*spellings, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]):
+        assert Redactor([secret])(f"<{spelling}>") == "<***>"
+
+
+@pytest.mark.parametrize("length", [16, 17, 18])
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_of_a_secret_in_base64_one_letter_remains_at_each_end(before: int, length: int) -> None:
+    secret = "abcdefghijklmnopqr"[:length]
+    encoded = base64.b64encode(b"\0" * before + secret.encode()).decode().rstrip("=")
+    start, _, end = Redactor([secret])(encoded).partition("***")
+    assert len(start) == -(-8 * before // 6)
+    assert len(end) == (8 * (before + length) % 6 > 0)
+
+
+def test_each_piece_of_a_huge_secret_is_removed_alone() -> None:
+    huge = "".join(f"{n:06}" for n in range(2_000))
+    assert Redactor([huge])(f"<{huge[:256]}>") == "<***>"
+    assert Redactor([huge])(f"<{huge[256:512]}>") == "<***>"

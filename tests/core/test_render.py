@@ -10,7 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.render import MOST_BLOCKS, arranged, as_text, fit, inlined, plain, preview, split, within
+from mooring.core.render import (
+    MOST_BLOCKS,
+    arranged,
+    as_text,
+    fit,
+    inlined,
+    label,
+    plain,
+    preview,
+    split,
+    within,
+)
 from mooring.core.text import dumps, estimate
 from mooring.core.types import Block, Result
 
@@ -183,3 +194,19 @@ def test_TH09_a_link_is_a_string_in_the_text_of_a_result() -> None:
 
 def test_a_budget_of_0_is_none() -> None:
     assert within("x" * 10**6, 0)
+
+
+def test_the_notice_counts_the_characters_that_are_left_out() -> None:
+    whole = "".join(f"line {number}\n" for number in range(2_000))
+    head, between, tail = re.split(r"(\[[\d,]+ of .*\])\n", preview(whole, 200, REST))
+    left, total = (int(number.replace(",", "")) for number in re.findall(r"[\d,]+", between)[:2])
+    assert total == len(whole)
+    assert left == len(whole) - len(head) - len(tail)
+
+
+def test_a_label_shows_at_most_80_characters_of_a_media_type() -> None:
+    for length in (80, 81):
+        link = Block({"type": "resource_link", "uri": "x:1", "name": "n", "mimeType": "m" * length})
+        shown = label(link).partition("(")[2].rstrip(")")
+        assert len(shown) == 80
+        assert (shown == "m" * 80) == (length == 80)

@@ -61,6 +61,11 @@ def verdict(when: str, **more: Any) -> str | None:
         ("annotations.destructiveHint == true", {"annotations": {"destructiveHint": True}}),
         ("now.getHours() < 8 || now.getHours() >= 12", {}),
         ("now.getDayOfWeek() == 1", {}),
+        (
+            "arguments.a.all(x, x > 1) && arguments.b.all(x, x > 1)",  # two macros, none inside the other
+            {"arguments": {"a": [2], "b": [3]}},
+        ),
+        ('arguments["path"] == "/etc" && "path" in arguments', {"arguments": {"path": "/etc"}}),
     ],
 )
 def test_a_rule_whose_expression_is_true_applies(when: str, more: dict[str, Any]) -> None:
@@ -179,6 +184,90 @@ def test_deciding_in_steps_is_the_same_as_deciding_at_once(
     early = whole.with_facts(Facts(tool="write", server="files"))
     later = early.with_facts(facts(arguments=None))
     assert early.decide(all_facts) == later.decide(all_facts) == whole.decide(all_facts)
+
+
+_CONDITIONS = st.builds(
+    "arguments.{}{}".format,
+    st.sampled_from(["a", "b"]),
+    st.sampled_from(
+        [
+            *(
+                '.startsWith("x")',
+                '.endsWith("y")',
+                ".contains('xy')",
+                ' == "xy"',
+                " != 'x'",
+                '=="1"',
+                " == 1",
+            ),
+            *(
+                " != 1",
+                " < 1",
+                "<= -1",
+                " > 2",
+                ">= 1",
+                ' < "y"',
+                " == true",
+                ".b == 1",
+                " in [1, 2]",
+                " == 1.0",
+            ),
+            *(' == "é"', ".size() > 1", ' == "\\u0078"', " == null", '.startsWith("x") == false'),
+        ]
+    ),
+)
+_OTHER = st.sampled_from(
+    ["true", "false", 'principal == "ana"', "annotations.missing", "1 / 0 == 1", "has(arguments.a)"]
+)
+_EXPRESSIONS = st.lists(
+    st.tuples(_CONDITIONS | _OTHER, st.sampled_from([" && ", "&&", " || ", " ? true : "])),
+    min_size=1,
+    max_size=4,
+).map(lambda parts: "".join(f"{text}{sign}" for text, sign in parts[:-1]) + parts[-1][0])
+_VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 3)
+    | st.sampled_from(
+        ["", "x", "y", "xy", "x-y", "1", "é", "\ud800", "x" * 2_000, 2**63, -(2**63), 1.0, ["x"], {"b": 1}]
+    )
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(_EXPRESSIONS, min_size=1, max_size=4),
+    st.dictionaries(st.sampled_from(["a", "b", "c"]), _VALUES),
+)
+def test_rules_that_are_left_out_early_would_not_have_applied(whens: list[str], arguments: Any) -> None:
+    written = [rule(f"({when})" if "?" in when else when, reason=str(n)) for n, when in enumerate(whens)]
+    left = compile_rules(written, "the host's policy")
+    whole = compile_rules(
+        [rule(f"dyn({one.when})", reason=one.reason) for one in written], "the host's policy"
+    )
+    assert all(one.needs is None for one in whole.rules)
+    found, known = left.decide(facts(arguments=arguments)), whole.decide(facts(arguments=arguments))
+    assert (found and found.reason) == (known and known.reason)
+
+
+@pytest.mark.parametrize(
+    ("when", "arguments"),
+    [
+        ('tool == "write" && arguments.path.startsWith("/etc/")', {"path": "/srv"}),
+        ('principal != "bob" && arguments.mode == "force"', {"mode": "plain"}),
+        ('arguments.path.matches("^/etc/.*conf$")', {"path": "/srv/a.conf"}),
+        ("arguments.amount > 100 && arguments.to != null", {"amount": 7, "to": "ana"}),
+    ],
+)
+def test_a_rule_with_a_simple_condition_that_is_not_met_is_not_evaluated(when: str, arguments: Any) -> None:
+    rules = compile_rules([rule(when)], "the host's policy")
+    assert not rules.possible(arguments)
+    assert rules.possible({**arguments, **dict.fromkeys(arguments, "é" * 2_000)})
+
+
+def test_a_rule_with_a_wrong_pattern_denies_every_call() -> None:
+    for path in ("/etc/x", "/srv"):
+        assert verdict('arguments.path.matches("^/etc/(")', arguments={"path": path}) == "deny"
 
 
 def test_arguments_that_no_rule_uses_may_have_any_size() -> None:

@@ -677,3 +677,31 @@ def test_a_pointer_to_an_absurd_index_leaves_the_other_tools_usable(index: str) 
         for name, one in (("evil", schema), ("good", {"type": "object"}))
     ]
     assert "good" in compile_tools(tools, "openai")[0]
+
+
+def test_a_tuple_without_a_rule_for_further_items_has_any_length() -> None:
+    assert "maxItems" not in member("anthropic", {"type": "array", "items": [{"type": "string"}]})
+
+
+def test_a_note_shows_at_most_40_characters_of_a_name() -> None:
+    notes = compiled("anthropic", {"type": "object", "properties": {"n" * 50: 7}}).notes
+    assert [note for note in notes if "n" * 40 in note]
+    assert not [note for note in notes if "n" * 41 in note]
+
+
+def test_a_description_that_is_not_text_is_noted() -> None:
+    def notes(description: Any) -> tuple[str, ...]:
+        return compiled("anthropic", {"type": "object", "description": description}).notes
+
+    assert notes("Words.") == ()
+    assert notes(7) == ("the schema has a description that is not text",)
+
+
+@pytest.mark.parametrize(("step", "kept"), [(0.5, True), (1, True), (0, False), (-2, False)])
+def test_a_multiple_is_kept_if_it_is_above_0(step: float, kept: bool) -> None:
+    assert ("multipleOf" in member("anthropic", {"type": "number", "multipleOf": step})) == kept
+
+
+@pytest.mark.parametrize(("sent", "received"), [("7", 7), ("7.5", 7.5), ("true", "true"), ("{}", {})])
+def test_json_text_is_parsed_if_the_server_takes_its_type(sent: str, received: Any) -> None:
+    assert through("plain", {"type": ["number", "string", "object"]}, sent) == received

@@ -350,3 +350,18 @@ def test_a_dynamic_reference_finds_the_outermost_resource_that_has_the_anchor() 
     }
     assert same(schema, {"a": 1})
     assert not same(schema, {"a": "x"})
+
+
+def test_an_item_that_nothing_evaluates_is_named_or_where_it_stands() -> None:
+    tuple_of = {"prefixItems": [{}]}
+    message = "Unevaluated items are not allowed (2 was unexpected)"
+    assert problem({**tuple_of, "unevaluatedItems": False}, [1, 2]) == ((), message)
+    found = problem({**tuple_of, "unevaluatedItems": {"type": "string"}}, [1, 2])
+    assert found is not None
+    assert found[0] == (1,)
+
+
+@pytest.mark.parametrize("name", ["ab", "b"])
+def test_a_property_that_fits_a_pattern_is_evaluated(name: str) -> None:
+    schema = {"patternProperties": {"^a": {}}, "unevaluatedProperties": False}
+    assert same(schema, {name: 1}) == (name == "ab")

@@ -10,6 +10,7 @@ import pickle
 import pytest
 
 from mooring import ConfigError, Secret, ServerConfig
+from mooring.core.events import shown_session
 from mooring.core.redact import reveal
 
 VALUE = "hunter2-and-more"
@@ -80,3 +81,8 @@ def test_the_text_of_a_secret_is_checked_like_any_other() -> None:
     with pytest.raises(ConfigError, match="header cannot carry") as caught:
         ServerConfig(name="db", url="https://x", headers={"T": Secret(f"{VALUE}\r\nX: 1")})
     assert "hunter2" not in str(caught.value)
+
+
+def test_the_long_id_of_a_session_is_shown_in_part() -> None:
+    assert shown_session("chat-1-of-a-user") == "chat-1-of-a-user"
+    assert shown_session("0123456789abcdefg") == "01234567"

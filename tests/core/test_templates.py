@@ -35,6 +35,8 @@ OTHERS = [
     ("memo:///{id}", "file:///7"),
     ("x://{a}/end", "x://a/ending"),
     ("x://plain", "x://plainer"),
+    ("x://plain", "x://plaain"),
+    ("x://plain", "lx://plain"),
     ("x://{a}{b}", "x://1"),
     ("x://{unclosed", "x://1"),
     ("x://}", "x://}"),

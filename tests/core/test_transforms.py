@@ -411,3 +411,9 @@ def test_a_problem_that_prevents_a_transform_is_reported_before_others() -> None
     assert found.tools == ()
     [warning] = found.warnings
     assert "allows none of the values of 'enum' of 'state'" in warning
+
+
+@pytest.mark.parametrize("names", ["a", ""])
+def test_a_transform_of_an_unknown_tool_is_a_mistake_once_there_are_tools(names: str) -> None:
+    tools = [Tool(name=name, server="s", remote_name=name) for name in names]
+    assert bool(shape_tools(tools, {"other": Transform(name="new")}).warnings) == bool(names)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError, fields, is_dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -33,6 +34,26 @@ class Corner(Point):
     """A place where something ends."""
 
     name: str = "top"
+
+
+class Line(Value):
+    """A place to another one."""
+
+    length: int
+
+    @cached_property
+    def double(self) -> int:
+        return 2 * self.length
+
+
+def test_a_cached_property_is_no_field() -> None:
+    used, fresh = Line(length=2), Line(length=2)
+    assert used.double == 4
+    assert used == fresh
+    assert fresh == used
+    assert replace(used, length=3).double == 6
+    with pytest.raises(TypeError, match="'double'"):
+        replace(used, double=1)
 
 
 class Inner(Settings):
@@ -227,3 +248,17 @@ def test_threads_that_ask_for_the_fields_at_once_get_the_same() -> None:
             assert shown == {"One()"}
     finally:
         sys.setswitchinterval(interval)
+
+
+class Own(Value):
+    """A value with an `__init__` of its own."""
+
+    a: int
+
+    def __init__(self, text: str) -> None:
+        super().__init__(a=int(text))
+
+
+def test_only_a_class_has_the_signature_of_its_fields() -> None:
+    assert list(inspect.signature(Own).parameters) == ["text"]
+    assert not hasattr(Own("1"), "__signature__")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
 from typing import Any
@@ -23,10 +22,12 @@ from mooring.core.discovery import answer, deferrable, namespaces, plan_exposure
 from mooring.core.search import Index
 from mooring.core.types import Snapshot, Tool
 from mooring.core.value import replace
-from mooring.lock.compare import pin_of
+from mooring.lock.compare import before_start, pin_of
+from mooring.lock.definitions import HASH
 from mooring.lock.model import Lock
 from mooring.lock.text import render
 from mooring.testing import FakeServer, hang
+from tests.lab.wait import until
 
 PAGE = "text/html;profile=mcp-app"
 UI = {"io.modelcontextprotocol/ui": {"mimeTypes": [PAGE]}}
@@ -198,9 +199,10 @@ async def test_no_interface_for_models_lists_or_calls_an_app_only_tool(hosting: 
 @pytest.mark.anyio
 @pytest.mark.parametrize("old", ["lock", "cache"])
 async def test_a_tool_that_an_older_listing_shows_to_models_is_not_called_once_its_server_reserves_it(
-    hosting: Any, tmp_path: Path, old: str
+    hosting: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, old: str
 ) -> None:
-    """A lock of format 1 does not hold who may call a tool, and a cached listing may be from before."""
+    """A lock of format 1 does not say who may call a tool, so models see none of its tools before the server
+    runs. A cached listing may be from before."""
     server, tick = FakeServer("app"), {"name": "tick", "inputSchema": {"type": "object"}}
     server.define(tick, "ticked")
     lock = tmp_path / "mooring.lock"
@@ -215,7 +217,8 @@ async def test_a_tool_that_an_older_listing_shows_to_models_is_not_called_once_i
         server.define({**tick, "_meta": {"ui": {"visibility": ["app"]}}}, "ticked")
         async with Host([config], lock=lock) as host:
             session = host.session("chat")
-            assert "mcp_app_tick" in host.catalog.tools
+            assert ("mcp_app_tick" in host.catalog.tools) == (old == "cache")
+            assert ("run `mooring lock`" in caplog.text.lower()) == (old == "lock")
             result = await session.call("mcp_app_tick", timeout=20)
             assert result.is_error
             assert "for its own pages" in result.text
@@ -223,14 +226,22 @@ async def test_a_tool_that_an_older_listing_shows_to_models_is_not_called_once_i
             assert "mcp_app_tick" not in host.catalog.tools
 
 
+def test_a_pin_that_holds_only_a_hash_of_who_may_use_a_tool_does_not_show_it_before_the_server_runs() -> None:
+    def tool(name: str, meta: dict[str, Any]) -> Tool:
+        return Tool(name=name, server="app", remote_name=name, input_schema={}, meta=meta)
+
+    hashed = {HASH: "0" * 64}
+    known = (
+        tool("hashed", {"ui": hashed}),
+        tool("readable", {"ui": {**hashed, "visibility": ["model"]}}),
+        tool("other", {"com.example/x": hashed}),
+    )
+    shown = before_start(Snapshot(server="app", tools=known)).tools
+    assert [one.name for one in shown] == ["readable", "other"]
+
+
 def request(method: str, key: Any = 1, /, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": key, "method": method, "params": params}
-
-
-async def until(met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not met():
-            await asyncio.sleep(0)
 
 
 def notice(method: str, /, **params: Any) -> dict[str, Any]:

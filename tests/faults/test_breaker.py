@@ -77,13 +77,59 @@ async def test_FA81_after_the_rest_one_probe_goes_out_and_two_successes_close_it
 
 
 async def test_FA81_calls_that_time_out_together_open_it_for_the_first_rest_only(hosting: Any) -> None:
-    async with hosting(lab_server(tools=["sleep"])) as host:
-        calls = [host.call("mcp_lab_sleep", {"seconds": 30}, timeout=0.2) for _ in range(20)]
+    async with hosting(lab_server(tools=["sleep"], settings={"call_timeout": 0.2})) as host:
+        calls = [host.call("mcp_lab_sleep", {"seconds": 30}) for _ in range(20)]
         results = await asyncio.gather(*calls)
         assert {type(result.error) for result in results} == {CallTimeout}
         refused = await host.call("mcp_lab_sleep", {"seconds": 0})
         assert isinstance(refused.error, CircuitOpen)
         assert refused.error.retry_after <= 10
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_timeouts_of_impatient_callers_do_not_stop_the_calls_of_others(
+    together: bool, hosting: Any
+) -> None:
+    async with hosting(lab_server(tools=["sleep", "echo"])) as host:
+        calls = [host.call("mcp_lab_sleep", {"seconds": 30}, timeout=0.05) for _ in range(8)]
+        results = await asyncio.gather(*calls) if together else [await call for call in calls]
+        assert {type(result.error) for result in results} == {CallTimeout}
+        assert _state(host) == "closed"
+        assert (await host.call("mcp_lab_echo", {"text": "patient"})).text == "patient"
+
+
+async def test_impatient_callers_of_a_server_that_is_still_starting_do_not_stop_the_calls_of_others(
+    tmp_path: Path, hosting: Any
+) -> None:
+    gate = tmp_path / "open"
+    waits = f"until [ -e '{gate}' ]; do sleep 0.05; done; exec \"$@\""
+    args = ("-c", waits, "sh", *COMMAND, json.dumps({"tools": ["echo"]}))
+    server = ServerConfig(name="late", command="/bin/sh", args=args)
+    async with hosting(server, ready=False) as host:
+        for _ in range(8):
+            with pytest.raises(ConnectionLost):
+                await host.read("memo:///a", "late", timeout=0.05)
+        gate.touch()
+        assert (await host.call("mcp_late_echo", {"text": "patient"})).text == "patient"
+        assert _state(host) == "closed"
+
+
+async def test_short_timeouts_open_it_once_a_server_was_silent_for_as_long_as_its_own_limit(
+    hosting: Any,
+) -> None:
+    quiet = lab_server(tools=["sleep", "pid"], settings={"call_timeout": 1.0})
+    async with hosting(quiet) as host:
+        pid = int((await host.call("mcp_lab_pid")).text)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            kinds: list[type] = []
+            while CircuitOpen not in kinds:
+                assert len(kinds) < 60
+                kinds.append(type((await host.call("mcp_lab_pid", timeout=0.1)).error))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert set(kinds) == {CallTimeout, CircuitOpen}
+        assert kinds.index(CircuitOpen) > Breaker.THRESHOLD
 
 
 async def test_FA81_a_probe_whose_caller_goes_away_makes_room_for_the_next(

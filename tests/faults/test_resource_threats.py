@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import aiohttp
 import pytest
 
 from mooring import Host, HostConfig, PolicyDenied
+from mooring.adapters import anthropic, openai
+from mooring.gateway.serve import serve_http
+from tests.lab.caller import Caller
 from tests.lab.libraries import HttpLibrary, library_server
 from tests.lab.stdio import lab_server
 
@@ -65,6 +70,63 @@ async def test_TH09_links_in_results_are_never_fetched(hosting: Any) -> None:
         result = await host.call("mcp_lab_raw", {"result": {"content": [link]}})
         assert result.blocks[0].uri == "memo:///1"
         assert (await host.call("mcp_lib_reads")).text == "0"
+
+
+async def test_TH09_icons_references_and_other_addresses_of_a_server_are_never_fetched(
+    hosting: Any,
+) -> None:
+    visits: list[bytes] = []
+
+    async def trap(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        visits.append(await reader.readline())
+        writer.close()
+
+    listener = await asyncio.start_server(trap, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+    icons = [{"src": f"{address}/icon.png", "mimeType": "image/png"}]
+    tool = {
+        "name": "draw",
+        "description": f"![a chart]({address}/picture)",
+        "icons": icons,
+        "inputSchema": {
+            "$schema": f"{address}/schema",
+            "$id": f"{address}/id",
+            "type": "object",
+            "properties": {"a": {"$ref": f"{address}/ref#/a"}, "b": {"$dynamicRef": f"{address}/b"}},
+        },
+        "outputSchema": {"type": "object", "properties": {"a": {"$ref": f"{address}/out"}}},
+    }
+    resources = [{"uri": f"{address}/resource", "name": "r", "icons": icons}]
+    prompts = [{"name": "p", "icons": icons, "description": address}]
+    able = {"tools": {}, "resources": {}, "prompts": {}}
+    server = lab_server(
+        era="legacy", definitions=[tool], resources=resources, prompts=prompts, capabilities=able
+    )
+    result = {
+        "content": [
+            {"type": "resource_link", "uri": f"{address}/link", "name": "x", "icons": icons},
+            {"type": "text", "text": f"![x]({address}/text)"},
+        ],
+        "structuredContent": {"a": address},
+    }
+    raw = lab_server("other", tools=["raw"])
+    async with listener, hosting(server, raw) as host:
+        async with host.session("chat", discovery="never") as session:
+            assert "mcp_lab_draw" in [one.name for one in session.tools()]
+            await session.call("mcp_lab_draw", {"a": 1, "b": 2})
+            assert not (await session.call("mcp_other_raw", {"result": result})).is_error
+        assert openai.tools(host)
+        assert anthropic.tools(host)
+        assert (await host.resources()).resources
+        assert (await host.prompts()).prompts
+        await host.refresh()
+        async with serve_http(host) as serving, aiohttp.ClientSession() as http:
+            client = Caller(http, serving.url, modern=True)
+            await client.begin(None)
+            for method in ("tools/list", "resources/list", "prompts/list"):
+                assert (await client.ask(method)).status == 200
+            await client.call("mcp_lab_draw", {"a": 1})
+    assert visits == []
 
 
 async def test_TH26_updates_without_a_subscription_do_not_fill_the_events(hosting: Any) -> None:

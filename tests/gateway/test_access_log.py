@@ -23,6 +23,7 @@ from mooring.gateway.app import Gateway
 from mooring.gateway.clients import ANONYMOUS
 from mooring.gateway.logs import ApplicationLog, set_level
 from tests.lab.stdio import lab_server
+from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
 TOKEN = "a-token-of-twenty-letters"
@@ -51,10 +52,11 @@ async def test_each_request_has_one_line_with_who_what_and_how_it_ended(
         await legacy.call("fail")
         await legacy.call("no_such_tool")
         await legacy.ask("no/such/method")
-        async with here.http.get(here.base + "/health"):
-            pass
+        async with here.http.get(here.base + "/health") as answer:
+            health_size = len(await answer.read())
         async with here.http.post(here.base + "/mcp", data="{}") as answer:
             assert answer.status == 401
+            refused_size = len(await answer.read())
     found = lines(log)
     call, hello, ready, fail, unknown, method, health, refused = found
     assert call == call | {
@@ -86,8 +88,8 @@ async def test_each_request_has_one_line_with_who_what_and_how_it_ended(
         "unknown_tool",
     )
     assert (method["method"], method["outcome"]) == ("unknown", "refused")
-    assert (health["path"], health["outcome"]) == ("/health", "ok")
-    assert (refused["status"], refused["outcome"]) == (401, "refused")
+    assert (health["path"], health["outcome"], health["out"]) == ("/health", "ok", health_size)
+    assert (refused["status"], refused["outcome"], refused["out"]) == (401, "refused", refused_size)
     assert "principal" not in refused
 
 
@@ -179,9 +181,7 @@ async def test_the_file_is_opened_again_so_that_it_can_be_renamed(serving: Any, 
     async with serving(lab_server(), gateway={"access_log": {"path": str(log), "format": "text"}}) as here:
         caller = await here.caller()
         await caller.call("echo", {"text": "1"})
-        async with asyncio.timeout(10):
-            while not log.exists() or not log.read_text():
-                await asyncio.sleep(0.01)
+        await until(lambda: log.exists() and log.read_text() != "", 10)
         log.rename(tmp_path / "access.log.1")
         await caller.call("echo", {"text": "2"})
     for name in ("access.log", "access.log.1"):
@@ -201,13 +201,9 @@ async def test_a_log_that_cannot_be_written_stops_no_request_and_says_what_was_l
         (tmp_path / "logs").rename(tmp_path / "away")
         for n in range(10):
             assert (await caller.call("echo", {"text": str(n)})).text == str(n)
-        async with asyncio.timeout(10):
-            while "access log cannot be written" not in caplog.text:
-                await asyncio.sleep(0.01)
+        await until(lambda: "access log cannot be written" in caplog.text, 10)
         (tmp_path / "away").rename(tmp_path / "logs")
-        async with asyncio.timeout(10):
-            while not log.exists():
-                await asyncio.sleep(0.01)
+        await until(log.exists, 10)
     assert caplog.text.count("access log cannot be written") == 1
     found = lines(log)
     assert sum(line.get("lost", 1) for line in found) == 10
@@ -260,9 +256,7 @@ async def test_a_reload_changes_the_logs(serving: Any, tmp_path: Path) -> None:
     async with serving(lab_server(), gateway={"access_log": str(one)}) as here:
         caller = await here.caller()
         await caller.call("echo", {"text": "1"})
-        async with asyncio.timeout(10):
-            while not one.exists() or not one.read_text():
-                await asyncio.sleep(0.01)
+        await until(lambda: one.exists() and one.read_text() != "", 10)
         settings = GatewaySettings(access_log=str(two), log={"level": "debug"})
         await here.host.apply(HostConfig(servers=here.host.config.servers, style="raw", gateway=settings))
         await caller.call("echo", {"text": "2"})

@@ -176,11 +176,25 @@ async def command(here: Any, token: str | None, *words: str) -> tuple[int, str, 
 async def test_the_commands_ask_the_running_gateway(serving: Any, admin: str) -> None:
     async with serving(lab_server()) as here:
         await here.caller(modern=False, token=admin)
-        (listed, shown, sessions, logs, plain, nothing, other) = await asyncio.gather(
+        (
+            listed,
+            shown,
+            sessions,
+            logs,
+            silent,
+            missing,
+            strange,
+            plain,
+            nothing,
+            other,
+        ) = await asyncio.gather(
             command(here, admin, "list", "--json"),
             command(here, admin, "list"),
             command(here, admin, "sessions"),
             command(here, admin, "logs", "--json"),
+            command(here, admin, "logs", "lab"),
+            command(here, admin, "logs", "labb"),
+            command(here, admin, "approve", "labb/echo"),
             command(here, None, "list"),
             command(here, "mooring_00000000_" + "a" * 43, "sessions"),
             command(here, admin, "tools"),
@@ -190,6 +204,10 @@ async def test_the_commands_ask_the_running_gateway(serving: Any, admin: str) ->
         assert "connected" in shown[1]
         assert "token:root" in sessions[1]
         assert isinstance(json.loads(logs[1]), list)
+        assert silent == (0, "", "note: This log has no lines yet.\n")
+        assert missing[0] == 1
+        assert "There is no server 'labb'. Did you mean 'lab'?" in missing[2]
+        assert (strange[0], "There is no server 'labb'" in strange[2]) == (2, True)
         assert plain[0] == 2
         assert "MOORING_GATEWAY_TOKEN" in plain[2]
         assert nothing[0] == 3

@@ -262,10 +262,28 @@ async def test_one_client_may_have_only_so_much_under_way(serving: Any) -> None:
 
 async def test_there_are_only_so_many_sessions(serving: Any) -> None:
     async with serving(lab_server(), gateway={"max_sessions": 2}) as here:
-        for _ in range(2):
-            await here.caller(modern=False)
+        first, second = [await here.caller(modern=False) for _ in range(2)]
         late = Caller(here.http, here.base + "/mcp", modern=False)
-        assert (await late.ask("initialize", {"protocolVersion": "2025-11-25"})).status == 503
+        async with first.standing(), second.standing():
+            assert (await late.ask("initialize", {"protocolVersion": "2025-11-25"})).status == 503
+            assert len(here.serving.gateway.registry) == 2
+            assert [(await one.ask("ping")).status for one in (first, second)] == [200, 200]
+
+
+async def test_a_principal_with_idle_sessions_loses_its_own_oldest_when_no_other_session_is_left(
+    serving: Any,
+) -> None:
+    async with serving(lab_server(tools=["echo"]), gateway={**TOKENS, "max_sessions": 5}) as here:
+        bobs = [await here.caller(modern=False, token=BOB) for _ in range(2)]
+        mine = [await here.caller(modern=False, token=ANA) for _ in range(2)]
+        async with mine[0].standing():
+            more = [await here.caller(modern=False, token=ANA) for _ in range(3)]
+            everyone = (*bobs, *mine, *more)
+            assert [(await one.ask("ping")).status for one in everyone] == [200, 200, 200, 404, 404, 200, 200]
+            async with more[1].standing(), more[2].standing():
+                late = Caller(here.http, here.base + "/mcp", modern=False, headers=dict(mine[0].headers))
+                assert (await late.ask("initialize", {"protocolVersion": "2025-11-25"})).status == 503
+        assert len(here.serving.gateway.registry) == 5
 
 
 async def test_a_principal_at_its_session_limit_loses_its_own_oldest_idle_session_and_no_other_principals(
@@ -295,12 +313,9 @@ async def test_a_principal_that_holds_every_session_loses_idle_ones_to_others_do
 ) -> None:
     async with serving(lab_server(tools=["echo"]), gateway={**TOKENS, "max_sessions": 4}) as here:
         flood = [await here.caller(modern=False, token=ANA) for _ in range(4)]
-        late = Caller(here.http, here.base + "/mcp", modern=False, headers=dict(flood[0].headers))
-        assert (await late.ask("initialize", {"protocolVersion": "2025-11-25"})).status == 503
-        bobs = [await here.caller(modern=False, token=BOB) for _ in range(2)]
-        assert [(await one.ask("ping")).status for one in (*flood, *bobs)] == [404, 404, 200, 200, 200, 200]
-        third = Caller(here.http, here.base + "/mcp", modern=False, headers=dict(bobs[0].headers))
-        assert (await third.ask("initialize", {"protocolVersion": "2025-11-25"})).status == 503
+        bobs = [await here.caller(modern=False, token=BOB) for _ in range(3)]
+        everyone = (*flood, *bobs)
+        assert [(await one.ask("ping")).status for one in everyone] == [404, 404, 200, 200, 404, 200, 200]
 
 
 async def test_where_no_token_is_asked_for_sessions_count_by_address() -> None:

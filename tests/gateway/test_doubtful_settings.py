@@ -85,6 +85,41 @@ async def test_a_protecting_setting_where_none_is_read_refuses_the_start(
         load([file], strict=True)
 
 
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        ({"settings": {"gateway": TOKENS}}, "settings.gateway"),
+        ({"settings": {"gatway": TOKENS}}, "settings.gatway"),
+        ({"mooring": {"audit": "calls.jsonl"}}, "mooring.audit"),
+        ({"agent": {"tools": {"policy": {"deny": ["*"]}}}}, "agent.tools.policy"),
+        ({"mcp": {"settings": {"gateway": TOKENS}}}, "mcp.settings.gateway"),
+        ({"config": {"gateway": {"allowedHosts": ["a.example"]}}}, "config.gateway"),
+    ],
+)
+async def test_a_protecting_setting_in_a_section_of_another_program_refuses_the_start(
+    tmp_path: Path, settings: dict[str, Any], place: str
+) -> None:
+    async with host(tmp_path, "agent.json", **settings) as running:
+        with pytest.raises(ConfigError, match="this section is not read") as caught:
+            async with serve_http(running):
+                pass
+        assert (caught.value.file, caught.value.place) == (str(tmp_path / "agent.json"), place)
+    with pytest.raises(ConfigError):
+        load([tmp_path / "agent.json"], strict=True)
+
+
+async def test_sections_of_other_programs_with_the_same_names_do_not(tmp_path: Path) -> None:
+    theirs = {
+        "security": {"policy": "strict", "audit": True},
+        "network": {"gateway": "10.0.0.1"},
+        "telemetry": {"audit": {"level": 3}},
+        "mcp": {"gateway": {"max_sessions": 5}},
+    }
+    async with host(tmp_path, "agent.json", **theirs) as running, serve_http(running):
+        assert running.config.gateway.max_sessions == 5
+        assert not running.config.warnings
+
+
 async def test_any_unknown_setting_in_a_file_of_ours_refuses_the_start(tmp_path: Path) -> None:
     async with host(tmp_path, "mooring.json", acces={"deny": ["*"]}) as running:
         with pytest.raises(ConfigError, match="is not a known setting"):

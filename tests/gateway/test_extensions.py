@@ -8,7 +8,6 @@ import json
 import random
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from mooring.config.sections import ProfileSettings
 from mooring.testing import FakeServer
 from tests.lab.caller import Caller, Reply
 from tests.lab.libraries import library_server
+from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
 
@@ -44,12 +44,6 @@ def app_server(name: str, era: Any = "both") -> FakeServer:
     server.resource("ui://app/view", f"<p>{name}</p>", mime_type=PAGE)
     server.skill("refunds", f"Instructions of {name}.", **{"more.md": f"More of {name}."})
     return server
-
-
-async def until(met: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
-        while not met():
-            await asyncio.sleep(0)
 
 
 async def ask(client: Caller, method: str, /, **params: Any) -> Reply:

@@ -133,7 +133,7 @@ async def test_what_is_under_way_at_the_end_is_finished_and_streams_are_ended_pr
         async with client.listening(toolsListChanged=True) as listening:
             call = asyncio.create_task(client.call("sleep", {"seconds": 0.5}))
             await until(lambda: here.serving.gateway.under_way == 1)
-            draining = asyncio.create_task(here.serving.gateway.drain())
+            draining = asyncio.create_task(here.serving.gateway.drain(here.serving.gateway.settings.drain))
             last = await soon(listening)
             assert last["id"] == "listen"
             assert last["result"]["resultType"] == "complete"
@@ -335,6 +335,32 @@ def test_the_command_on_standard_input_reads_its_configuration_again_on_sighup(t
         assert process.wait(20) == 0
         assert process.stderr is not None
         assert process.stderr.read() == "note: Configuration reloaded: restarted lab.\n"
+
+
+def test_sighup_says_which_settings_changed(tmp_path: Path) -> None:
+    file = Path(configured(tmp_path))
+    written = json.loads(file.read_text())
+    words = command("--config", str(file), "--no-lock", "serve", "--stdio", "--style", "raw")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+        process.stdin.flush()
+        process.stdout.readline()
+        shaped = {"lab": {**written["mcpServers"]["lab"], "transforms": {"echo": {"title": "Say it"}}}}
+        denied = {"policy": {"deny": ["*/nothing"]}, "guards": {"budget": 9}}
+        for changes, said in (
+            ({}, "nothing changed"),
+            (denied, "policy changed; guards changed"),
+            ({**denied, "mcpServers": shaped}, "changed lab"),
+        ):
+            file.write_text(json.dumps({**written, **changes}))
+            process.send_signal(signal.SIGHUP)
+            assert process.stderr.readline() == f"note: Configuration reloaded: {said}.\n"
+        process.stdin.close()
+        assert process.wait(20) == 0
 
 
 def test_a_list_that_waits_for_a_server_is_answered_without_an_announcement_of_that_server(

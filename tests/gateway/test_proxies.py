@@ -24,6 +24,7 @@ from mooring.gateway.web import Forwarding, WebRequest
 from tests.lab.caller import Caller
 from tests.lab.certificates import Authority
 from tests.lab.stdio import lab_server
+from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
@@ -206,14 +207,10 @@ async def test_behind_our_nginx_example_both_eras_streams_and_cancellation_work(
         async with aiohttp.ClientSession(connector=hurried) as other:
             gone = Caller(other, url, modern=True, headers=headers)
             call = asyncio.create_task(gone.call("sleep", {"seconds": 30}))
-            async with asyncio.timeout(10):
-                while not here.serving.gateway.under_way:
-                    await asyncio.sleep(0.01)
+            await until(lambda: here.serving.gateway.under_way > 0, 10)
             call.cancel()
         # nginx closes its own connection, and the call ends
-        async with asyncio.timeout(10):
-            while here.serving.gateway.under_way:
-                await asyncio.sleep(0.01)
+        await until(lambda: here.serving.gateway.under_way == 0, 10)
         body, usual = caller.message("tools/list", {}, 1)
         async with http.post(url, json=body, headers={**usual, "Host": "evil.example"}) as answer:
             assert answer.status == 403

@@ -18,6 +18,7 @@ from mooring.gateway import tokens as tokens_module
 from mooring.gateway.tokens import CreatedTokens, TokenFile, lifetime
 from mooring.gateway.web import Denied
 from tests.lab.stdio import lab_server
+from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
 
@@ -25,13 +26,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def file() -> TokenFile:
     return TokenFile(state_home() / "gateway-tokens.json")
-
-
-async def until(wanted: Any) -> None:
-    """Wait for a condition, within a bound."""
-    async with asyncio.timeout(15):
-        while not await wanted():
-            await asyncio.sleep(0.02)
 
 
 async def status_of(here: Any, token: str | None, path: str = "/mcp") -> int:

@@ -158,6 +158,17 @@ async def test_an_answer_that_does_not_fit_the_form_is_never_sent(
     assert "on_elicit failed" in caplog.text
 
 
+async def test_a_callback_that_returns_something_else_than_an_answer_is_reported(
+    hosting: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def on_elicit(question: Elicitation) -> Any:
+        return {"name": "Ana"}
+
+    async with hosting(library_server(), on_elicit=on_elicit) as host:
+        assert answer_in((await host.call("mcp_lib_ask", {"params": NAME})).text) == {"action": "cancel"}
+    assert "on_elicit must return an Answer, such as question.accept(...), or None, not dict" in caplog.text
+
+
 async def test_the_time_the_user_thinks_is_not_the_servers_silence(hosting: Any) -> None:
     """The call may be silent for 3 s; the user takes three times as long."""
     clock = VirtualClock()

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from mooring import Host, ServerConfig, UnknownTool
+from mooring import AuthNeeded, Host, ServerConfig, UnknownResource, UnknownTool
 from mooring.config.sections import ProfileSettings
 from mooring.gateway.serve import serve_http
 from mooring.transport.message import ClientBridge
@@ -156,6 +156,24 @@ async def test_no_login_is_advised_for_a_server_that_offers_none() -> None:
             assert (result.error.server, result.error.state) == ("web", "needs-auth")
             assert "give it a token in `headers`" in result.text
             assert "mooring login" not in result.text
+
+
+async def test_an_unknown_resource_and_a_prompt_name_the_server_that_needs_a_login() -> None:
+    async def refuse(request: Any, message: dict[str, Any]) -> Any:
+        return web.Response(status=401)
+
+    async with HttpLab() as lab:
+        lab.faults["server/discover"] = lab.faults["initialize"] = refuse
+        broken = ServerConfig(name="broken", command="/no/such/program")
+        async with Host([broken, lab.config("vault")], lock=False) as host:
+            await host.ready(10)
+            with pytest.raises(UnknownResource) as missing:
+                await host.read("ledger:///2026")
+            assert (missing.value.server, missing.value.state) == ("vault", "needs-auth")
+            assert "Server 'vault' needs a login" in str(missing.value)
+            assert "Server 'broken' is not connected" in str(missing.value)
+            with pytest.raises(AuthNeeded):
+                await host.prompt("vault", "summarise")
 
 
 async def test_of_nested_names_the_longest_is_meant() -> None:

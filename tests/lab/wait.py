@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 
 
-async def until(wanted: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Return when `wanted` is true; fail when that takes longer than `seconds`."""
+async def until(wanted: Callable[[], Any], seconds: float = 20.0) -> None:
+    """Return when `wanted`, a function or a coroutine function, returns a true value; fail when that takes
+    longer than `seconds`."""
     with anyio.fail_after(seconds):
-        while not wanted():
+        while not (await found if inspect.isawaitable(found := wanted()) else found):
             await anyio.sleep(0.01)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mooring.core.types import Extension
 from mooring.lock import cache
 from mooring.lock.cache import cache_path, load_lock, remember, save_lock
 from mooring.lock.cache import recall as recalled
@@ -36,6 +37,15 @@ def test_what_is_remembered_is_recalled_and_no_other_may_read_it() -> None:
     assert recall("files", PRINT) == PIN
     assert (mode(path), mode(path.parent)) == (0o600, 0o700)
     assert path.is_relative_to(os.environ["MOORING_HOME"])
+
+
+def test_counts_and_extensions_are_recalled_without_reading_the_definitions() -> None:
+    ui = Extension(name="io.modelcontextprotocol/ui", server="files", settings={"mimeTypes": ["text/html"]})
+    remember(pin_of(replace(FILES, extensions=(ui,)), PRINT, whole=False))
+    found = recalled("files", PRINT)
+    assert found is not None
+    assert (found.tools, found.templates, found.prompts, found.extensions) == (2, 1, 1, (ui,))
+    assert "pin" not in vars(found)
 
 
 def test_a_pin_is_recalled_for_the_very_configuration_only() -> None:

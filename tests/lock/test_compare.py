@@ -16,7 +16,7 @@ from mooring.core.types import Resource, Snapshot, Tool
 from mooring.errors import UnknownTool
 from mooring.lock.compare import Lock, Pin, approve, before_start, build, compare, decide, merged, pin_of
 from mooring.lock.text import parse, render
-from tests.lab.offers import FILES, PRINT, of, quick, shuffled, snapshots, tool
+from tests.lab.offers import FILES, PRINT, of, quick, shuffled, snapshot, snapshots, tool
 
 PIN = pin_of(FILES, PRINT)
 LOCK = build([FILES], {"files": PRINT})
@@ -423,3 +423,21 @@ def test_two_listings_are_merged_without_repeating_an_entry() -> None:
     assert [(tool.name, tool.description) for tool in both.tools] == [
         ("a", "first"), ("b", "first"), ("c", "second"),
     ]  # fmt: skip
+
+
+def test_meta_is_compared_for_the_tools_that_had_some_when_they_were_pinned() -> None:
+    ui = {"ui": {"visibility": ["app"]}}
+    plain, app = tool("plain", "P."), replace(tool("app", "A."), meta=ui)
+    known = pin_of(snapshot(plain, app), PRINT, whole=False)
+    assert compare(known, snapshot(replace(plain, meta=ui), app)).changes == ()
+    changed = compare(known, snapshot(plain, replace(app, meta={"ui": {}}))).changes
+    assert [change.name for change in changed] == ["app"]
+
+
+def test_words_in_another_order_are_marked_as_volatile_by_the_next_lock() -> None:
+    def offer(text: str, hint: str) -> Snapshot:
+        return snapshot(tool("t", text, annotations={"note": hint}))
+
+    before = build([offer("reads a note", "a b")], {"files": PRINT})
+    after = build([offer("a note reads", "b a")], {"files": PRINT}, previous=before)
+    assert dict(after.servers["files"].volatile) == {("tool", "t", "description"): "order"}

@@ -150,3 +150,12 @@ def test_of_several_entries_with_one_key_the_first_counts_and_keys_are_sorted() 
 )
 def test_characters_that_cannot_be_seen_are_escaped(text: str, shown: str) -> None:
     assert visible_text(text) == shown
+
+
+def test_an_integer_of_more_than_14000_bits_cannot_be_pinned() -> None:
+    def pinned(number: int) -> bool:
+        schema = {"type": "object", "default": [[number]] * 200}
+        return is_pinnable(Tool(name="t", server="s", remote_name="t", input_schema=schema))
+
+    assert pinned(2**14_000 - 1)
+    assert not pinned(2**14_000)

@@ -380,3 +380,41 @@ def test_a_cached_pin_is_not_whole_so_that_resources_are_not_compared() -> None:
     found = Resource(uri="file:///a", server="files", name="a")
     assert again.evaluate(replace(FILES, resources=(found,)))[0].resources == (found,)
     again.close()
+
+
+def test_a_lock_that_was_written_meanwhile_counts_from_the_next_reading(tmp_path: Path) -> None:
+    path = tmp_path / "mooring.lock"
+    config, other = server(), replace(server(), name="other")
+    save_lock(path, lock_of(config))
+    pins = enforcer(memory_of(path, [FoundFile(path=tmp_path / "mooring.json", scope="project")], tmp_path))
+    for one in (config, other):
+        pins.known(one)
+    assert pins.read_again([config, other]) == ()
+    save_lock(path, lock_of(config, changed_offer()))
+    assert pins.read_again([config, other]) == ("files",)
+    assert {tool.name for tool in pins.evaluate(changed_offer())[0].tools} == {"read", "write", "new"}
+    path.unlink()
+    assert pins.read_again([config, other]) == ()
+    path.write_text("<<<<<<<")
+    assert pins.read_again([config, other]) == ()
+
+
+def test_a_lock_that_appears_leaves_servers_of_other_locks_alone(tmp_path: Path) -> None:
+    path = tmp_path / "mooring.lock"
+    mine = server("user")
+    pins = enforcer(memory_of(path, [FoundFile(path=tmp_path / "mooring.json", scope="project")], tmp_path))
+    pins.known(mine)
+    save_lock(path, lock_of(mine))
+    assert pins.read_again([mine]) == ()
+
+
+def test_a_listing_like_the_last_one_is_checked_if_everything_must_be_pinned() -> None:
+    pins = enforcer(PinSource())
+    pins.known(server())
+    pins.evaluate(FILES)
+    pins.close()
+    for setting, guarded in (("warn", False), ("block", True)):
+        again = enforcer(PinSource())
+        again.known(server(pins=setting))
+        assert (again.evaluate(FILES)[1] is not None) == guarded
+        again.close()

@@ -226,3 +226,25 @@ def test_a_keyword_that_accepts_at_least_as_much_is_compatible(
     before: dict[str, Any], after: dict[str, Any], weight: str
 ) -> None:
     assert gravest(before, after) == weight
+
+
+def test_required_members_in_another_order_or_twice_are_the_same() -> None:
+    both = props(a=STRING, b=STRING)
+    for required in (["b", "a"], ["a", "b", "a"]):
+        assert gravest({**both, "required": ["a", "b"]}, {**both, "required": required}) in (
+            "same",
+            "compatible",
+        )
+
+
+def test_a_reference_or_a_negation_alone_leaves_a_wider_limit_compatible() -> None:
+    before, after = ({"type": "string", "maxLength": most} for most in (5, 9))
+    for other in ({"$ref": "#/properties/a"}, {"not": {"const": 7}}):
+        assert gravest(props(a=before, b=other), props(a=after, b=other)) == "compatible"
+    assert (
+        gravest(
+            {**props(a=before, b={"not": {"$ref": "#/$defs/a"}}), "$defs": {"a": before}},
+            {**props(a=before, b={"not": {"$ref": "#/$defs/a"}}), "$defs": {"a": after}},
+        )
+        == "breaking"
+    )

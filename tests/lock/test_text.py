@@ -288,10 +288,12 @@ def test_a_file_of_a_skill_has_a_size_that_is_a_plain_number() -> None:
     uri = "skill://acme/a/SKILL.md"
     file = {"uri": uri, "digest": f"sha256:{'0' * 64}", "size": 7}
     entry = {"uri": uri, "frontmatter": {"name": "a", "description": "A"}, "resources": [file]}
+    entry["vendor"] = {"a": 1}
     text = render(build([replace(FILES, skills=(read_skill_entry("files", entry),))], {"files": PRINT}))
     [skill] = parse(text).servers["files"].snapshot.skills
     assert skill.files is not None
     assert skill.files[0].size == 7
+    assert skill.extra == {"vendor": {"a": 1}}
     assert f"{'0' * 64} 7" in text
     for size in ("1" * 5000, "-1", "x", ""):
         with pytest.raises(LockError, match="must have a digest and a size"):

@@ -63,7 +63,7 @@ def test_run_prints_what_the_script_prints_and_returns(config: str, tmp_path: Pa
 def test_a_write_without_a_terminal_is_not_made_and_yes_approves_it(config: str) -> None:
     refused = mooring("run", "-", "--config", config, stdin=WRITE)
     assert refused.returncode == 3
-    assert "A script wants to make 1 calls that may change something" in refused.stderr
+    assert "A script wants to make 1 call that may change something" in refused.stderr
     assert "1 x mcp_notes_" in refused.stderr
     assert "use --yes" in refused.stderr
     assert refused.stdout == ""

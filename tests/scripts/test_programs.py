@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from mooring.errors import CallTimeout
 from mooring.testing import FakeServer
 from tests.scripts.programs import HARMLESS, HOSTILE, REPORTED, WORKS
 from tests.scripts.shop import shop_host
@@ -47,7 +50,12 @@ async def test_hostile_programs_end_in_readable_errors_and_the_host_lives(server
             assert result.is_error or name in HARMLESS, f"{name}: {result.structured!r:.100}"
             assert result.text.strip() or not result.is_error, name
             assert len(result.text) < 20_000, name
-        assert (await host.session().run_script("(await mcp_shop_get(id=2))['name']")).structured == "item 2"
+        last = "(await mcp_shop_get(id=2))['name']"
+        async with asyncio.timeout(30):
+            # A busy machine may need more than the limit to start the next worker.
+            while isinstance((result := await host.session().run_script(last)).error, CallTimeout):
+                pass
+        assert result.structured == "item 2", result.text
     assert len(server.calls("note")) == 0
 
 

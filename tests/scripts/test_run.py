@@ -63,6 +63,14 @@ async def test_gathered_calls_run_at_the_same_time(server: FakeServer) -> None:
         ("await mcp_shop_get(id=1)\nimport statistics", "line 2: module `statistics` is not available"),
         ("await mcp_shop_get(id=1)\nreturn 1", "line 2: `return` outside a function"),
         ("await mcp_shop_get(id=1", "line 1: invalid syntax"),
+        (
+            "await asyncio.gather(mcp_shop_get(id=1))",
+            "line 1: `asyncio` is not imported; add `import asyncio`",
+        ),
+        (
+            "r = await mcp_shop_get(id=1)\nr.price",
+            'line 2: a result is a dict without attributes; write `["price"]`',
+        ),
         ("await mcp_shop_app_only(id=1)", "line 1: `mcp_shop_app_only` is not defined"),
     ],
 )
@@ -74,6 +82,41 @@ async def test_mistakes_are_listed_with_their_lines_and_nothing_runs(
     assert result.is_error
     assert said in result.text
     assert [request for request in server.requests if request.method == "tools/call"] == []
+
+
+async def test_programs_that_were_checked_before_leave_no_names_behind(server: FakeServer) -> None:
+    async with shop_host(server) as host:
+        session = host.session()
+        first = await session.run_script("left = (await mcp_shop_get(id=1))['price']\nleft")
+        later = await session.run_script("await mcp_shop_get(id=2)\nleft")
+        again = await session.run_script("left = (await mcp_shop_get(id=3))['price']\nleft")
+    assert (first.structured, again.structured) == (1.5, 4.5)
+    assert "line 2: `left` is not defined" in later.text
+    assert [call["id"] for call in server.calls("get")] == [1, 3]
+
+
+@pytest.mark.parametrize("future", ["annotations", "(\n    annotations,\n)"])
+async def test_an_import_of_the_future_is_accepted_and_lines_are_right(
+    server: FakeServer, future: str
+) -> None:
+    start = f"from __future__ import {future}\n"
+    async with shop_host(server) as host:
+        good = await host.session().run_script(f"{start}(await mcp_shop_get(id=1))['id']")
+        bad = await host.session().run_script(f"{start}(await mcp_shop_get(id=1))['ids']")
+    assert good.structured == 1, good.text
+    assert f"line {start.count(chr(10)) + 1}: Unknown key" in bad.text
+
+
+async def test_the_types_are_checked_again_if_their_checker_has_ended(server: FakeServer) -> None:
+    async with shop_host(server) as host:
+        await host.session().run_script("(await mcp_shop_get(id=1))['id']")
+        (worker,) = runtime_of(host).workers._all
+        children = Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+        result = await host.session().run_script("(await mcp_shop_get(id=2))['id']")
+    assert len(children) == 2
+    assert result.structured == 2, result.text
 
 
 async def test_a_failed_call_raises_and_can_be_handled(server: FakeServer) -> None:

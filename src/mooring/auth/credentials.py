@@ -127,7 +127,7 @@ class Credentials:
         """Whether another process has stored a login since the last read."""
         return self._own.loaded and self._own.store.changed()
 
-    def visit(self) -> GuardedHttp:
+    def http(self) -> GuardedHttp:
         from mooring.auth.guarded_http import GuardedHttp
 
         return GuardedHttp(self.url, self.way)
@@ -281,8 +281,8 @@ class Credentials:
         if slot.grant is None or slot.grant.tokens.refresh is None:
             return None
         try:
-            async with self.visit() as visit:
-                return await refreshed(visit, slot.grant)
+            async with self.http() as http:
+                return await refreshed(http, slot.grant)
         except DeniedError as denied:
             if denied.error in ("invalid_grant", "invalid_client"):
                 await self.forget()  # it cannot be refreshed any more
@@ -302,17 +302,17 @@ class Credentials:
                 if isinstance(service, ExchangeSettings):
                     more = self.challenge.scopes if self.challenge and self.challenge.wants_more else ()
                     return await grants.by_exchange(there, service, self.url, more, subject)
-                async with self.visit() as visit:
-                    found = await self.found(visit)
+                async with self.http() as http:
+                    found = await self.found(http)
                     used = slot.store.used_assertions if isinstance(slot.store, MemoryStore) else set[str]()
                     return await grants.by_enterprise(
-                        (visit, there), auth, found, self.scopes(found), subject, used
+                        (http, there), auth, found, self.scopes(found), subject, used
                     )
-        async with self.visit() as visit:
-            found = await self.found(visit)
+        async with self.http() as http:
+            found = await self.found(http)
             if auth.type == "workload":
-                return await grants.by_workload(visit, auth, found, self.scopes(found), self._reread)
-            return await grants.by_credentials(visit, auth, found, self.scopes(found))
+                return await grants.by_workload(http, auth, found, self.scopes(found), self._reread)
+            return await grants.by_credentials(http, auth, found, self.scopes(found))
 
     async def _subject(self, slot: _Slot) -> tuple[str, str]:
         """Return the user's token to exchange, and its type: the gateway client's, or the operator's."""
@@ -345,7 +345,7 @@ class Credentials:
         except (ConfigError, ConnectError) as problem:
             raise RefusedAddressError(f"its token could not be read again: {problem}") from None
 
-    async def found(self, visit: GuardedHttp) -> Found:
+    async def found(self, http: GuardedHttp) -> Found:
         """Return the authorization server, compared with that of the last login.
 
         Raises:
@@ -356,7 +356,7 @@ class Credentials:
         if not self._own.loaded:
             await self._load(self._own)
         hint = self.grant.resource_metadata if self.grant is not None else None
-        found = await discover(visit, self.auth, self.challenge, hint)
+        found = await discover(http, self.auth, self.challenge, hint)
         bound = self.auth.client_secret is not None and self.auth.issuer is None and self.grant is not None
         if bound and self.grant is not None and self.grant.issuer != found.server.issuer:
             raise RefusedAddressError(
@@ -407,8 +407,8 @@ class Credentials:
         whose = "" if self.principal is None else f" --principal {shlex.quote(self.principal)}"
         how = f"log in: `mooring login {self.server}{whose}`"
         try:
-            async with asyncio.timeout(PROBE), self.visit() as visit:
-                await self.found(visit)
+            async with asyncio.timeout(PROBE), self.http() as http:
+                await self.found(http)
         except NoOAuthError:
             how = "it offers no OAuth login: give it a token in `headers`"
             said = None
@@ -458,8 +458,8 @@ class Credentials:
         if grant is None:
             return None
         try:
-            async with self.visit() as visit:
-                return await revoke(visit, grant)
+            async with self.http() as http:
+                return await revoke(http, grant)
         except (RefusedAddressError, UnreachableError):
             return False
 

@@ -159,32 +159,32 @@ class Found(Value):
 
 
 async def discover(
-    visit: GuardedHttp, auth: AuthConfig, challenge: Challenge | None, hint: str | None
+    http: GuardedHttp, auth: AuthConfig, challenge: Challenge | None, hint: str | None
 ) -> Found:
-    """Return the authorization server of the server that `visit` is for.
+    """Return the authorization server of the server that `http` is for.
 
     Raises:
         NoOAuthError: It has no authorization server.
         RefusedError: There is one that must not be used.
         UnreachableError: One of the servers did not respond.
     """
-    parts = urlsplit(visit.server_url)
+    parts = urlsplit(http.server_url)
     if parts.scheme != "https" and host_realm(parts.hostname or "") != "loopback":
         raise RefusedAddressError("its URL has no TLS, so a token could be intercepted")
     announced = (challenge.resource_metadata if challenge else None) or hint
-    protected = await _protected(visit, announced)
+    protected = await _protected(http, announced)
     if protected is None:
         # Servers of 2025-03-26 have no metadata of their own: their origin is the authorization server, with
         # or without metadata.
-        origin = origin_of(visit.server_url)
-        server = await auth_server(visit, origin, {origin, f"{origin}/"})
-        if server is None and await visit.answers(f"{origin}/authorize", "its login page"):
+        origin = origin_of(http.server_url)
+        server = await auth_server(http, origin, {origin, f"{origin}/"})
+        if server is None and await http.answers(f"{origin}/authorize", "its login page"):
             server = default_server(origin)
-        resource = visit.server_url.partition("#")[0].partition("?")[0]
+        resource = http.server_url.partition("#")[0].partition("?")[0]
         protected = Protected(resource=resource, issuers=(origin,))
     else:
         issuer = _issuer(protected, auth)
-        server = await auth_server(visit, issuer, {issuer})
+        server = await auth_server(http, issuer, {issuer})
     if server is None:
         raise NoOAuthError("no authorization server could be found for it")
     if auth.issuer is not None and server.issuer != auth.issuer:
@@ -192,11 +192,11 @@ async def discover(
     return Found(protected=protected, server=server, resource_metadata=announced)
 
 
-async def _protected(visit: GuardedHttp, announced: str | None) -> Protected | None:
-    for url in (announced,) if announced is not None else metadata_urls(visit.server_url):
-        document = await visit.get(url, "its resource metadata")
+async def _protected(http: GuardedHttp, announced: str | None) -> Protected | None:
+    for url in (announced,) if announced is not None else metadata_urls(http.server_url):
+        document = await http.get(url, "its resource metadata")
         if document is not None:
-            return read_resource(document, visit.server_url)
+            return read_resource(document, http.server_url)
     return None
 
 
@@ -210,18 +210,18 @@ def _issuer(protected: Protected, auth: AuthConfig) -> str:
     return auth.issuer
 
 
-async def auth_server(visit: GuardedHttp, issuer: str, issuers: set[str]) -> AuthServer | None:
+async def auth_server(http: GuardedHttp, issuer: str, issuers: set[str]) -> AuthServer | None:
     """Return the metadata of an authorization server, checked; None if it has none."""
-    check_url(issuer, "its authorization server", visit.allowed)
+    check_url(issuer, "its authorization server", http.allowed)
     for url in issuer_urls(issuer):
-        document = await visit.get(url, "the authorization server's metadata")
+        document = await http.get(url, "the authorization server's metadata")
         if document is not None:
-            return read_auth_server(document, issuers, visit.allowed)
+            return read_auth_server(document, issuers, http.allowed)
     return None
 
 
 async def client_for(
-    visit: GuardedHttp, auth: AuthConfig, server: AuthServer, redirect_uri: str, scopes: Sequence[str]
+    http: GuardedHttp, auth: AuthConfig, server: AuthServer, redirect_uri: str, scopes: Sequence[str]
 ) -> OAuthClient:
     """Return the client: the configured one, our metadata document, or a new registration.
 
@@ -240,14 +240,14 @@ async def client_for(
         )
     what = "its registration endpoint"
     document = registration(redirect_uri, scopes)
-    status, raw = await visit.post(server.registration_endpoint, what, document=document)
+    status, raw = await http.post(server.registration_endpoint, what, document=document)
     if status not in (200, 201):
         raise _denied("the authorization server did not register mooring", status, raw)
     return read_client(raw)
 
 
 async def tokens_for(
-    visit: GuardedHttp,
+    http: GuardedHttp,
     endpoint: str,
     client: OAuthClient,
     form: Mapping[str, str],
@@ -262,12 +262,12 @@ async def tokens_for(
         RefusedError, UnreachableError: There is no usable response.
     """
     full, headers = client_form(client, form)
-    raw = await token_response(visit, endpoint, full, headers)
+    raw = await token_response(http, endpoint, full, headers)
     return read_tokens(raw, time.time(), asked=asked, old=old)
 
 
 async def token_response(
-    visit: GuardedHttp,
+    http: GuardedHttp,
     endpoint: str,
     form: Mapping[str, str],
     headers: Mapping[str, str],
@@ -279,7 +279,7 @@ async def token_response(
         DeniedError: It refused.
         RefusedAddressError, UnreachableError: There is no usable answer.
     """
-    status, raw = await visit.post(endpoint, "its token endpoint", form=form, headers=headers)
+    status, raw = await http.post(endpoint, "its token endpoint", form=form, headers=headers)
     if status >= 500 or status == 429:
         raise UnreachableError(f"{what or 'its token endpoint'} answered HTTP {status}")
     if status != 200:
@@ -289,15 +289,15 @@ async def token_response(
     return raw
 
 
-async def refreshed(visit: GuardedHttp, grant: Grant) -> Grant:
+async def refreshed(http: GuardedHttp, grant: Grant) -> Grant:
     """Return the grant with refreshed tokens; raises as `tokens_for` does."""
     form = {"grant_type": "refresh_token", "refresh_token": grant.tokens.refresh or ""}
     form["resource"] = grant.resource
-    tokens = await tokens_for(visit, grant.token_endpoint, grant.client, form, old=grant.tokens)
+    tokens = await tokens_for(http, grant.token_endpoint, grant.client, form, old=grant.tokens)
     return replace(grant, tokens=tokens)
 
 
-async def revoke(visit: GuardedHttp, grant: Grant) -> bool | None:
+async def revoke(http: GuardedHttp, grant: Grant) -> bool | None:
     """Revoke a login (RFC 7009). Return whether that succeeded; None if it is not supported."""
     if grant.revocation_endpoint is None:
         return None
@@ -309,7 +309,7 @@ async def revoke(visit: GuardedHttp, grant: Grant) -> bool | None:
         if token is not None:
             form, headers = client_form(grant.client, {"token": token, "token_type_hint": hint})
             what = "its revocation endpoint"
-            status, _ = await visit.post(grant.revocation_endpoint, what, form=form, headers=headers)
+            status, _ = await http.post(grant.revocation_endpoint, what, form=form, headers=headers)
             done = done and status == 200
     return done
 

@@ -36,7 +36,7 @@ Fresh = Callable[[], Awaitable[AuthConfig]]
 """Reads the references of `auth` again and returns the settings: files and programs may have newer tokens."""
 
 
-async def by_credentials(visit: GuardedHttp, auth: AuthConfig, found: Found, scopes: Sequence[str]) -> Grant:
+async def by_credentials(http: GuardedHttp, auth: AuthConfig, found: Found, scopes: Sequence[str]) -> Grant:
     """Request a client credentials grant, by secret or by signed assertion.
 
     Raises:
@@ -47,12 +47,12 @@ async def by_credentials(visit: GuardedHttp, auth: AuthConfig, found: Found, sco
     full, headers = authenticated(auth, found.server, form)
     what = _step(f"the client credentials grant at {found.server.issuer}", found.server, "client_credentials")
     with _named(what):
-        raw = await token_response(visit, found.server.token_endpoint, full, headers, what)
+        raw = await token_response(http, found.server.token_endpoint, full, headers, what)
         return _granted(auth, found, read_tokens(raw, time.time(), asked=scopes))
 
 
 async def by_workload(
-    visit: GuardedHttp, auth: AuthConfig, found: Found, scopes: Sequence[str], fresh: Fresh
+    http: GuardedHttp, auth: AuthConfig, found: Found, scopes: Sequence[str], fresh: Fresh
 ) -> Grant:
     """Present the JWT of the workload as a grant (RFC 7523); raises as `by_credentials` does."""
     issuer, endpoint = found.server.issuer, found.server.token_endpoint
@@ -64,12 +64,12 @@ async def by_workload(
     full, headers = authenticated(auth, found.server, {**form, **_scope(scopes)})
     what = _step(f"the workload's JWT at {issuer}", found.server, JWT_BEARER)
     with _named(what):
-        raw = await token_response(visit, endpoint, full, headers, what)
+        raw = await token_response(http, endpoint, full, headers, what)
         return _granted(auth, found, read_tokens(raw, time.time(), asked=scopes))
 
 
 async def by_enterprise(
-    visits: tuple[GuardedHttp, GuardedHttp],
+    clients: tuple[GuardedHttp, GuardedHttp],
     auth: AuthConfig,
     found: Found,
     scopes: Sequence[str],
@@ -79,7 +79,7 @@ async def by_enterprise(
     """Request an identity assertion from the identity provider, and present it to the authorization server.
 
     Args:
-        visits: For requests to the authorization server, and to the identity provider.
+        clients: For requests to the authorization server, and to the identity provider.
         auth: The settings.
         found: The authorization server of the server.
         scopes: Scopes to request.
@@ -98,10 +98,10 @@ async def by_enterprise(
             f"the authorization server {server.issuer} does not support enterprise-managed authorization: "
             f"its metadata does not list {ID_JAG_PROFILE}"
         )
-    visit, idp_visit = visits
+    http, idp_http = clients
     what = f"step 1 of 2, the token exchange at the identity provider {idp.issuer},"
     with _named(what):
-        provider = await _service(idp_visit, idp)
+        provider = await _service(idp_http, idp)
     form = {
         "grant_type": TOKEN_EXCHANGE,
         "requested_token_type": ID_JAG,
@@ -113,7 +113,7 @@ async def by_enterprise(
     }
     full, headers = authenticated(idp, provider, form)
     with _named(what):
-        raw = await token_response(idp_visit, provider.token_endpoint, full, headers, what)
+        raw = await token_response(idp_http, provider.token_endpoint, full, headers, what)
     assertion = _id_jag(raw)
     _check_id_jag(assertion, idp, auth, found, used)
     form = {"grant_type": JWT_BEARER, "assertion": assertion, "resource": found.protected.resource}
@@ -122,12 +122,12 @@ async def by_enterprise(
         f"step 2 of 2, the assertion at the authorization server {server.issuer},", server, JWT_BEARER
     )
     with _named(what):
-        raw = await token_response(visit, server.token_endpoint, full, headers, what)
+        raw = await token_response(http, server.token_endpoint, full, headers, what)
         return _granted(auth, found, read_tokens(raw, time.time(), asked=scopes))
 
 
 async def by_exchange(
-    visit: GuardedHttp,
+    http: GuardedHttp,
     service: ExchangeSettings,
     url: str,
     more_scopes: Sequence[str],
@@ -136,7 +136,7 @@ async def by_exchange(
     """Exchange the token of a gateway client for one of the server (RFC 8693); raises as `by_credentials`."""
     what = f"the token exchange at {service.issuer or service.token_endpoint}"
     with _named(what):
-        server = await _service(visit, service)
+        server = await _service(http, service)
     resource = url.partition("#")[0].partition("?")[0]
     scopes = tuple(dict.fromkeys((*service.scopes, *more_scopes)))
     form = {
@@ -149,7 +149,7 @@ async def by_exchange(
     }
     full, headers = authenticated(service, server, form)
     with _named(what):
-        raw = await token_response(visit, server.token_endpoint, full, headers, what)
+        raw = await token_response(http, server.token_endpoint, full, headers, what)
         tokens = read_tokens(raw, time.time(), asked=scopes)
     kind = cast("dict[str, Any]", raw).get("issued_token_type", _USABLE[0])
     if kind not in _USABLE:
@@ -309,7 +309,7 @@ def _expect(claims: Mapping[str, Any], what: str, **wanted: tuple[str, ...]) -> 
         raise RefusedAddressError(f"{what} is not valid yet: its nbf is in the future")
 
 
-async def _service(visit: GuardedHttp, service: TokenService) -> AuthServer:
+async def _service(http: GuardedHttp, service: TokenService) -> AuthServer:
     """Return the token endpoint of an identity provider or token service, from settings or metadata."""
     if service.token_endpoint is not None:
         return AuthServer(
@@ -318,7 +318,7 @@ async def _service(visit: GuardedHttp, service: TokenService) -> AuthServer:
             token_endpoint=service.token_endpoint,
         )
     assert service.issuer is not None
-    server = await auth_server(visit, service.issuer, {service.issuer})
+    server = await auth_server(http, service.issuer, {service.issuer})
     if server is None:
         raise RefusedAddressError(
             f"{service.issuer} has no metadata; give its `token_endpoint` beside `issuer` in `auth`"

@@ -231,9 +231,9 @@ class Login:
             "code_verifier": self._verifier,
             "resource": found.protected.resource,
         }
-        async with access.visit() as visit:
+        async with access.http() as http:
             endpoint = found.server.token_endpoint
-            tokens = await tokens_for(visit, endpoint, self._client, form, asked=self.scopes)
+            tokens = await tokens_for(http, endpoint, self._client, form, asked=self.scopes)
         grant = found.grant(self._client, tokens)
         access.keep(grant)
         access.satisfied()
@@ -271,13 +271,13 @@ async def begin(access: Credentials, redirect_uri: str | None = None) -> Login:
         text = f"{access.server!r}: no port on 127.0.0.1 is free for the login: {problem.strerror}"
         raise_alone(AuthNeeded(text, server=access.server))
     try:
-        async with access.visit() as visit:
-            found = await access.found(visit)
+        async with access.http() as http:
+            found = await access.found(http)
             check_fit(found.server)  # before mooring registers itself there
             scopes = access.scopes(found)
-            client = await client_for(visit, access.auth, found.server, callback.uri, scopes)
+            client = await client_for(http, access.auth, found.server, callback.uri, scopes)
             login = Login(access, found, client, callback)
-            check_url(login.url, "its login page", visit.allowed)
+            check_url(login.url, "its login page", http.allowed)
             return login
     except BaseException as problem:
         await callback.close()

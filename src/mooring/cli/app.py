@@ -157,7 +157,7 @@ def exit_code(error: BaseException) -> int:
     match error:
         case UsageError() | ConfigError():
             return MISUSED
-        case UnknownTool(state="needs-auth"):
+        case UnknownTool(state="needs-auth") | UnknownResource(state="needs-auth"):
             return NEEDS_LOGIN
         case UnknownTool() | UnknownServer() | UnknownResource() | UnknownPrompt():
             return MISUSED

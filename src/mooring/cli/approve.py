@@ -94,12 +94,17 @@ async def _remote(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.ask import confirm
     from mooring.cli.output import wrap
     from mooring.cli.remote import RemoteGateway
-    from mooring.core.text import clean
+    from mooring.core.text import clean, nearest
+    from mooring.errors import UnknownServer
 
     gateway = RemoteGateway(options)
     found: dict[str, Any] = {row["server"]: row for row in (await gateway.get("/lock/changes"))["servers"]}
-    matching = [name for name in found if args.target == name or args.target.startswith(f"{name}/")]
-    server = max(matching, key=len) if matching else args.target.partition("/")[0]
+    known: list[str] = [row["name"] for row in (await gateway.get("/servers"))["servers"]]
+    matching = [name for name in known if args.target == name or args.target.startswith(f"{name}/")]
+    if not matching:
+        name = args.target.partition("/")[0]
+        raise UnknownServer(name, nearest(name, known))
+    server = max(matching, key=len)
     tool = args.target[len(server) + 1 :] or None
     changes: list[dict[str, Any]] = found[server]["changes"] if server in found else []
     selected = [one for one in changes if tool is None or (one["subject"], one["name"]) == ("tool", tool)]

@@ -40,7 +40,9 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.console.app import serve_console
     from mooring.console.inbox import Inbox
     from mooring.console.wire import Wire
+    from mooring.gateway.shutdown import collect_seldom
 
+    collect_seldom()
     inbox, wire = Inbox(), Wire()
     asked: dict[str, Any] = {
         "on_approval": inbox.approve,

@@ -266,6 +266,10 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
         unpinned = f"{server.command} installs the newest version of {package} at each start"
         advice = _pin(server.command, package)
         yield Finding(level="warning", server=name, finding=unpinned, next=advice, code="unpinned")
+    if server.auth and server.auth.get("client_secret") and not server.auth.get("issuer"):
+        sent = "its client_secret goes to the authorization server that it names first"
+        advice = "Set `issuer` in its `auth` to the authorization server at which the client is registered."
+        yield Finding(level="warning", server=name, finding=sent, next=advice, code="issuer")
     if lock is not None and status.state == "connected" and server.pins != "off":
         found = compared(lock.servers.get(name), host.provider(name).snapshot, fingerprint(server))
         # The lock has what the server lists in all its eras, this snapshot that of one connection.

@@ -91,6 +91,8 @@ async def _remote(args: Namespace, options: Options, out: Output) -> int:
     if options.json:
         out.document(found)
         return 0
+    if not found:
+        out.note("This log has no lines yet.")
     for line in found:
         if args.audit:
             out.line(" ".join(f"{name}={clean_line(str(value))}" for name, value in line.items()))

@@ -119,14 +119,16 @@ def _arguments(words: Sequence[str]) -> dict[str, str]:
 
 
 async def _find(host: Host, server: str, name: str, timeout: float | None) -> Prompt:
-    from mooring.errors import ConnectError
+    from mooring.errors import AuthNeeded, ConnectError
 
     found = await host.prompts(server, timeout=timeout)
     for prompt in found.prompts:
         if prompt.name == name:
             return prompt
     if server in found.errors:
-        raise ConnectError(f"The prompts of {server} cannot be listed: {found.errors[server]}", server=server)
+        waiting = any(status.name == server and status.state == "needs-auth" for status in host.status())
+        error = AuthNeeded if waiting else ConnectError
+        raise error(f"The prompts of {server} cannot be listed: {found.errors[server]}", server=server)
     names = [prompt.name for prompt in found.prompts]
     raise UnknownPrompt(name, nearest(name, names), hint=f"`mooring prompts --server {server}` lists them.")
 

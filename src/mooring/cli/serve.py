@@ -61,7 +61,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     from mooring.cli.hosting import open_host, show_warnings
     from mooring.config.sections import ProfileSettings
-    from mooring.gateway.serve import reload_on_hangup, serve_http, serve_stdio, wait_for_shutdown
+    from mooring.gateway.serve import reload_on_hangup, serve_http, serve_stdio
+    from mooring.gateway.shutdown import shutdown_of, wait_for_shutdown
     from mooring.transport.message import ClientBridge
 
     whole = ProfileSettings(discovery="always" if args.discovery else "never")
@@ -123,6 +124,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
                 await serve_stdio(host, default_profile=whole, audit=args.audit)
             finally:
                 hangups.cancel()
+                shutdown_of(host, lambda: None, out.warning).begin()
             return 0
         bind, port = args.http[0], args.http[1] if worker is None else worker.port
         [cluster] = clusters

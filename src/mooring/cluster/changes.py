@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import aiohttp
 
 from mooring.cluster.forward import NODE, PeerNode
+from mooring.concurrency import end_tasks
 from mooring.config.logs import logger
 from mooring.core.events import ResourceUpdated
 from mooring.errors import MooringError
@@ -63,9 +64,7 @@ class NodeChanges:
 
     async def stop(self) -> None:
         self._servers.announce = None
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)

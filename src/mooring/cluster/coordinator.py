@@ -30,6 +30,7 @@ from mooring.cluster.placement import (
     RouteTo,
     WriteLease,
 )
+from mooring.concurrency import end_tasks
 from mooring.config.logs import logger
 from mooring.errors import ConfigError, MooringError
 from mooring.gateway.nodes import NodeId
@@ -201,9 +202,7 @@ class Coordinator:
 
     async def close(self) -> None:
         """End without giving anything up."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         await self.watchdog.stop()
         await self.engine.close()
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from mooring.config.logs import logger
 from mooring.errors import ConfigError, MooringError
@@ -35,6 +35,9 @@ _WRONG_REVISION = (10071, 10164)
 _OPERATIONS = ("KV-Operation", "Nats-Marker-Reason")
 
 
+T = TypeVar("T")
+
+
 class EngineError(MooringError):
     """The engine did not answer, or refused a request. Whether it acted on it is not known."""
 
@@ -56,6 +59,24 @@ class EngineAccess:
     credentials: str | None = None
     """Path of a credentials file."""
     tls: ssl.SSLContext | None = None
+
+
+async def _answer(request: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a request of the client. It runs in a task of its own: nats-py, and `wait_for` of
+    Python 3.11, sometimes ignore that their task is cancelled, and the caller would run on for ever."""
+    task = asyncio.create_task(request)
+    task.add_done_callback(_retrieved)
+    try:
+        await asyncio.wait((task,))
+    finally:
+        task.cancel()
+    return task.result()
+
+
+def _retrieved(task: asyncio.Task[Any]) -> None:
+    """Read the exception of a task, which may have no reader any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 class NatsEngine:
@@ -108,10 +129,13 @@ class NatsEngine:
         self._client = Client()
         try:
             async with asyncio.timeout(self.timeout + 5):
-                await self._client.connect(**self._options())
+                await _answer(self._client.connect(**self._options()))
                 self._stream = self._client.jetstream(timeout=self.timeout)
-                await self._joined()
-        except (OSError, TimeoutError, nats_errors.Error, ValueError) as problem:
+                while True:
+                    with suppress(nats_errors.TimeoutError):  # the engine is busy
+                        await self._joined()
+                        break
+        except Exception as problem:  # `nkeys` has errors of its own
             await self.close()
             shown = ", ".join(self._access.urls)
             reason = (
@@ -156,7 +180,7 @@ class NatsEngine:
         if client is not None and not client.is_closed:
             with suppress(Exception):
                 async with asyncio.timeout(2):
-                    await client.close()
+                    await _answer(client.close())
 
     # --- connection -----------------------------------------------------------------------------
 
@@ -221,9 +245,9 @@ class NatsEngine:
                 replicas=self._access.replicas,
             )
             with suppress(BadRequestError):  # it exists
-                await self._stream.create_key_value(config=config)
+                await _answer(self._stream.create_key_value(config=config))
                 continue
-            info = await self._stream.stream_info(f"KV_{self._bucket(bucket)}")
+            info = await _answer(self._stream.stream_info(f"KV_{self._bucket(bucket)}"))
             if bucket == "leases" and (info.config.max_age or 0) != ttl:
                 raise ValueError(
                     f"the nodes of cluster {self._access.name!r} have another `ttl` "
@@ -236,7 +260,7 @@ class NatsEngine:
         assert self._stream is not None
         made: list[str] = []
         for bucket in ("leases", "owners"):
-            info = await self._stream.stream_info(f"KV_{self._bucket(bucket)}")
+            info = await _answer(self._stream.stream_info(f"KV_{self._bucket(bucket)}"))
             made.append(str(info.created))
         return "|".join(made)
 
@@ -258,7 +282,9 @@ class NatsEngine:
 
         stream = self._require()
         try:
-            found = await stream.get_last_msg(f"KV_{self._bucket(bucket)}", self._subject(bucket, key))
+            found = await _answer(
+                stream.get_last_msg(f"KV_{self._bucket(bucket)}", self._subject(bucket, key))
+            )
         except NotFoundError:
             return None, 0
         except Exception as problem:
@@ -293,8 +319,8 @@ class NatsEngine:
                 f"{len(value)} bytes are more than the engine takes ({self._client.max_payload})"
             )
         try:
-            done = await stream.publish(
-                self._subject(bucket, key), value, timeout=self.timeout, headers=headers
+            done = await _answer(
+                stream.publish(self._subject(bucket, key), value, timeout=self.timeout, headers=headers)
             )
         except APIError as problem:
             if problem.err_code in _WRONG_REVISION:
@@ -315,7 +341,9 @@ class NatsEngine:
         stream, prefix = self._require(), f"$KV.{self._bucket(bucket)}."
         found: dict[str, tuple[bytes, int]] = {}
         try:
-            info = await stream.stream_info(f"KV_{self._bucket(bucket)}", subjects_filter=f"{prefix}>")
+            info = await _answer(
+                stream.stream_info(f"KV_{self._bucket(bucket)}", subjects_filter=f"{prefix}>")
+            )
         except NotFoundError:
             return found
         except Exception as problem:
@@ -342,7 +370,7 @@ class NatsEngine:
         if self._client is None or not self._client.is_connected or len(data) > MAX_NOTICE:
             return
         with suppress(Exception):
-            await self._client.publish(f"mooring.{self._access.name}.{topic}", data)
+            await _answer(self._client.publish(f"mooring.{self._access.name}.{topic}", data))
 
     async def subscribe(self, topic: str, hear: Callable[[bytes], None]) -> None:
         """Call `hear` with each notice."""
@@ -354,4 +382,4 @@ class NatsEngine:
             except Exception:
                 log.exception("a notice could not be used topic=%s", topic)
 
-        await self._client.subscribe(f"mooring.{self._access.name}.{topic}", cb=received)
+        await _answer(self._client.subscribe(f"mooring.{self._access.name}.{topic}", cb=received))

@@ -57,6 +57,8 @@ ARRIVED_WAIT = 0.5
 """Seconds in which a node that got a request must become its owner."""
 PEER_WAIT = 3.0
 """Seconds to wait for the address of a node that owns a session."""
+GIVE_UP_WAIT = 3.0
+"""Seconds to give up what is still owned at the end of `drain`."""
 SESSION = "gateway:"
 """Start of the ids of sessions that belong to a principal, not to one handshake."""
 _OF_ONE_NODE = frozenset(
@@ -227,12 +229,15 @@ class EngineNodes(NodeCluster):
                 await asyncio.gather(*(self._give_up(key) for key in list(self.coordinator.placement.owned)))
         except TimeoutError:
             log.warning("calls of private servers were still running at the end of `drain`")
-        for key in list(self.coordinator.placement.owned):
-            await self._give_up(key, wait=False)
+        # What cannot be given up in time ends with the lease.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GIVE_UP_WAIT):
+                for key in list(self.coordinator.placement.owned):
+                    await self._give_up(key, wait=False)
 
     async def stop(self) -> None:
         self._once.stop()
-        self._logins.stop()
+        await self._logins.stop()
         if self._changes is not None:
             self._changes.cancel()
         await self.coordinator.stop()

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from mooring.cluster.watchdog import now as clock
+from mooring.concurrency import end_tasks
 from mooring.config.logs import logger
 
 __all__ = ["Watchdog", "clock"]
@@ -107,9 +108,7 @@ class Watchdog:
     async def stop(self) -> None:
         """End the program, which kills what it still watches."""
         if self._watching is not None:
-            self._watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._watching
+            await end_tasks([self._watching])
         process, self._process = self._process, None
         if process is None:
             return

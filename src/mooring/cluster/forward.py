@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
-from io import BytesIO
 from typing import Any
 
 import aiohttp
-from multidict import CIMultiDict
 from yarl import URL
 
+from mooring.cluster.peer_http import NotConnected, PeerConnections, PeerResponse, request_head
 from mooring.gateway.nodes import HOP, NodeId, OwnerGone
 from mooring.gateway.web import Denied, Response, WebRequest
 
@@ -24,14 +22,11 @@ SILENT_AFTER = 10.0
 """Seconds without any answer after which requests that wait for a node fail."""
 GONE_AFTER = 30.0
 """Seconds without any answer after which what a node keeps counts as lost."""
-STREAMED = 2**18
-"""Bytes of a response from which on it is passed on in parts."""
-LARGE = 2**20
-"""Bytes of a body from which on it is sent in parts."""
 NODE, REFUSED = "Mooring-Node", "Mooring-Refused"
 """Headers of the response to a forwarded request: the incarnation of the node, and why it refused the hop."""
 MOVED = "moved"
 """Why a node refuses a request for a session that it does not own any more."""
+_NODE, _REFUSED = NODE.lower(), REFUSED.lower()
 _OF_CONNECTION = frozenset(
     (
         *("connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "proxy-authorization"),
@@ -63,6 +58,8 @@ class PeerNode:
     def __init__(self, name: str, url: str, *, socket: str | None = None, ssl: Any = True) -> None:
         self.name, self.url = name, url
         self._socket, self._ssl = socket, ssl
+        self._connections = PeerConnections(url, socket, ssl)
+        self._prefix = address(url).raw_path.rstrip("/")
         self._http: aiohttp.ClientSession | None = None
         self.incarnation: str | None = None
         """The last one known; None before the node answered, and after it ended."""
@@ -93,7 +90,7 @@ class PeerNode:
                 waiting.reschedule(now)
 
     def session(self) -> aiohttp.ClientSession:
-        """Return the connections to this node."""
+        """Return the connections to this node for requests of this node itself."""
         if self._http is None:
             connector: Any = (
                 aiohttp.TCPConnector(limit=0, ssl=self._ssl)
@@ -121,30 +118,28 @@ class PeerNode:
         """
         if self.silence > SILENT_AFTER:
             raise OwnerGone(owner) if self.silence > GONE_AFTER else self._silent(sent=False)
-        headers = _headers(request)
-        headers[HOP] = hop
-        patience = asyncio.timeout(None)
+        head = _head(request, self._prefix + target, hop, body)
+        patience, sent = asyncio.timeout(None), False
         try:
             async with patience:
                 self._waiting.add(patience)
-                async with self.session().request(
-                    request.method,
-                    address(self.url + target),
-                    headers=headers,
-                    data=body if body is None or len(body) < LARGE else BytesIO(body),
-                    allow_redirects=False,
-                ) as response:
+                connection = await self._connections.take(CONNECT_TIMEOUT)
+                sent = True
+                try:
+                    response = await connection.ask(head, body)
                     self._check(response, owner)
                     request.forwarded = True
                     return await relay(request, response)
-        except aiohttp.ClientConnectorError as problem:
+                finally:
+                    self._connections.give_back(connection)
+        except NotConnected as problem:
             raise self._unreachable(owner, problem) from None
         except TimeoutError:
             if request.status:  # a stream that was started
                 request.abort()
                 return None
-            raise self._silent(sent=patience.expired()) from None
-        except (aiohttp.ClientError, OSError):
+            raise self._silent(sent=sent) from None
+        except OSError:
             if request.status:
                 request.abort()
                 return None
@@ -152,10 +147,10 @@ class PeerNode:
         finally:
             self._waiting.discard(patience)
 
-    def _check(self, response: aiohttp.ClientResponse, owner: NodeId) -> None:
+    def _check(self, response: PeerResponse, owner: NodeId) -> None:
         self.answered = time.monotonic()
-        incarnation = response.headers.get(NODE)
-        reason = response.headers.get(REFUSED)
+        incarnation = response.headers.get(_NODE)
+        reason = response.headers.get(_REFUSED)
         if incarnation is not None:
             self.heard(incarnation)
         if reason == "incarnation":
@@ -163,9 +158,9 @@ class PeerNode:
         if reason is not None:
             raise PeerRefused(reason)
 
-    def _unreachable(self, owner: NodeId, problem: aiohttp.ClientConnectorError) -> Denied:
+    def _unreachable(self, owner: NodeId, problem: NotConnected) -> Denied:
         """Return the error for a connection that was not made: nothing was sent."""
-        if isinstance(problem.os_error, ConnectionRefusedError | FileNotFoundError):
+        if problem.ended:
             self.incarnation = None
             return OwnerGone(owner)  # nothing listens there: the process has ended
         return self._silent(sent=False)
@@ -187,29 +182,33 @@ class PeerNode:
         )
 
     async def close(self) -> None:
+        self._connections.close()
         if self._http is not None:
             await self._http.close()
 
 
-def _headers(request: WebRequest) -> CIMultiDict[str]:
-    """Return the headers of the client, also repeated ones, without those of its connection."""
-    return CIMultiDict(
-        (name.decode("latin-1"), value.decode("latin-1"))
-        for name, value in request.raw_headers
-        if name.lower() not in _NOT_SENT
-    )
+def _head(request: WebRequest, target: str, hop: str, body: bytes | None) -> bytes:
+    """Return the begin of the request to the node, with the headers of the client, also repeated ones, but
+    those of its connection."""
+    headers = [header for header in request.raw_headers if header[0].lower() not in _NOT_SENT]
+    more = [(HOP, hop)]
+    if body is not None:
+        more.append(("Content-Length", str(len(body))))
+    try:
+        return request_head(request.method, target, headers, more)
+    except ValueError as problem:
+        raise Denied(400, str(problem)) from None
 
 
-async def relay(request: WebRequest, response: aiohttp.ClientResponse) -> Response | None:
+async def relay(request: WebRequest, response: PeerResponse) -> Response | None:
     """Return a response to the client; streams and large ones are written in parts, as the client reads."""
-    headers: Mapping[str, str] = {
-        name: value for name, value in response.headers.items() if name.lower() not in _OF_CONNECTION
-    }
-    stream = response.headers.get("Content-Type", "").startswith("text/event-stream")
-    if response.status != 200 or not (stream or (response.content_length or 0) > STREAMED):
-        return Response(await response.read(), response.status, headers)
+    headers = {name: value for name, value in response.headers.items() if name not in _OF_CONNECTION}
+    if response.body is not None:
+        return Response(response.body, response.status, headers)
+    if response.status != 200:
+        return Response(b"".join([part async for part in response.parts()]), response.status, headers)
     await request.start_stream(headers)
-    async for part in response.content.iter_any():
+    async for part in response.parts():
         await request.write(part)
     await request.end_stream()
     return None

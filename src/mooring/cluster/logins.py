@@ -19,6 +19,7 @@ from mooring.auth.cipher import LoginCipher
 from mooring.auth.token_store import TokenStore, UnsafeStoreError, grant_from_json, grant_to_json
 from mooring.cluster.engine import EngineError, NatsEngine
 from mooring.cluster.fencing import clock
+from mooring.concurrency import end_tasks
 from mooring.config.logs import logger
 from mooring.errors import ConfigError, MooringError
 from mooring.host import runtime_of
@@ -69,10 +70,9 @@ class SharedLogins:
         token_store.cluster_logins = self
         self._spawn(self._share())
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         token_store.cluster_logins = None
-        for task in self._tasks:
-            task.cancel()
+        await end_tasks(self._tasks)
 
     async def _keep_looking(self) -> None:
         while True:

@@ -17,6 +17,7 @@ from mooring.cluster.changes import PATH as CHANGES
 from mooring.cluster.changes import NodeChanges
 from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, PeerNode, PeerRefused, address
 from mooring.cluster.hops import HopKeys, HopRefused
+from mooring.concurrency import end_tasks
 from mooring.config.logs import logger
 from mooring.errors import ConfigError
 from mooring.gateway.auth import is_loopback
@@ -92,9 +93,7 @@ class NodeCluster(Cluster):
     async def stop(self) -> None:
         if self._news is not None:
             await self._news.stop()
-        for task in self._tasks.values():
-            task.cancel()
-        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        await end_tasks(self._tasks.values())
         for peer in self.peers.values():
             await peer.close()
 

@@ -30,6 +30,7 @@ from mooring.cluster.nodes import NodeCluster, new_incarnation
 from mooring.config.logs import logger
 from mooring.errors import ConfigError
 from mooring.gateway.nodes import NodeId
+from mooring.gateway.shutdown import SAME
 from mooring.gateway.web import Denied, Response, WebRequest, document
 from mooring.servers import requests
 
@@ -51,6 +52,8 @@ ASK_TIMEOUT = 5.0
 ADMIN_TIMEOUT = 30.0
 HOME_TIMEOUT = 20.0
 """Seconds for which a request waits for a worker that is started again."""
+END_WAIT = 3.0
+"""Seconds after a second SIGTERM until workers that still run are killed."""
 _POLL = 0.05
 
 
@@ -104,12 +107,18 @@ class WorkerNodes(NodeCluster):
         return self._sessions
 
     async def make_room(self, account: str, asking: str) -> bool:
-        if account == counts.EVERYONE:
-            found = {self._registry.majority()}
-            found |= {one.get("majority") for one in (await self._ask_all("/peer/sessions")).values()}
-            limit = self.settings.max_sessions
-            large = (one for one in found if one not in (None, asking) and 2 * self._sessions.of(one) > limit)
-            account = next(large, "")
+        if account != counts.EVERYONE:
+            return await self._end_idle(account)
+        found = {self._registry.majority()}
+        found |= {one.get("majority") for one in (await self._ask_all("/peer/sessions")).values()}
+        large = {one for one in found if one and 2 * self._sessions.of(one) > self.settings.max_sessions}
+        for one in (*(large - {asking}), asking):
+            if await self._end_idle(one):
+                return True
+        return False
+
+    async def _end_idle(self, account: str) -> bool:
+        """End the session of an account that was idle for longest, on any worker; False if there is none."""
         idle = {name: one.get("idle") for name, one in (await self._ask_all(_about(account))).items()}
         if (own := self._registry.longest_idle(account)) is not None:
             idle[self.me.name] = own.used
@@ -282,17 +291,27 @@ class _Supervisor:
     def __init__(self, shared: Mapping[str, Any], listening: Callable[[str], None]) -> None:
         self._shared, self._listening = shared, listening
         self._ending = asyncio.Event()
+        self._ended_at = float("inf")
         self._running: set[asyncio.subprocess.Process] = set()
         self._reported = False
         self.code = 0
 
     def pass_on(self, number: int) -> None:
-        """Pass a signal on to all workers; all but SIGHUP end them."""
-        if number != signal.SIGHUP:
+        """Pass a signal on to all workers; all but SIGHUP end them. After the second one, workers that do not
+        react are killed."""
+        again = number != signal.SIGHUP and time.monotonic() > self._ended_at + SAME
+        if number != signal.SIGHUP and not self._ending.is_set():
+            self._ended_at = time.monotonic()
             self._ending.set()
         for process in self._running:
             if process.returncode is None:
                 process.send_signal(number)
+                if again:
+                    asyncio.get_running_loop().call_later(END_WAIT, self._kill, process)
+
+    def _kill(self, process: asyncio.subprocess.Process) -> None:
+        if process.returncode is None:
+            process.kill()
 
     async def keep(self, number: int) -> None:
         """Keep one worker running."""

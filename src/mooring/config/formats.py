@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date
 from typing import Any, cast, get_args
 
+from mooring.config.audit import AuditSettings
 from mooring.config.models import HostConfig, ServerConfig, Transport
+from mooring.config.sections import GatewaySettings, Policy
+from mooring.config.shaping import GuardSettings
 from mooring.config.validate import Problem, flag, kind, misspelled, number, seconds, shown
 from mooring.core.text import did_you_mean
 
@@ -300,7 +303,13 @@ DEFAULTS = frozenset(
 )
 """Fields of a server that may also be host-wide settings, as defaults."""
 _SETTINGS = HostConfig.field_names() - {"servers", "warnings", "project_policy", "withheld"} | DEFAULTS
-GUARDED = frozenset(("gateway", "policy", "audit", "guards"))
+_GUARDED_FIELDS = {
+    "gateway": GatewaySettings.field_names(),
+    "policy": Policy.field_names(),
+    "audit": AuditSettings.field_names(),
+    "guards": GuardSettings.field_names(),
+}
+GUARDED = frozenset(_GUARDED_FIELDS)
 """Security settings: a misspelling of one is always reported."""
 RESTRICTIONS = frozenset(("strict_root_paths", "resource_uri_allowlist", "enabled_servers"))
 """Restrictions whose names no other program uses."""
@@ -355,12 +364,16 @@ def read_shape(data: Mapping[str, Any], *, own: bool) -> FileShape:
         _misplaced(shape, data)
         if ("config", "servers") in found and "enabled" in data:
             _settings(shape, {"enabled": data["enabled"]}, own=own, needs_approval=True)
+    read: set[tuple[str, ...]] = {()}
     for section in ("mcp", "config"):
         inner = data.get(section)
         if isinstance(inner, Mapping) and (section == "mcp" or (section, "servers") in found):
+            read.add((section,))
             rest = dict(cast("Mapping[str, Any]", inner))
             rest.pop("servers", None)
             _settings(shape, rest, own=own, needs_approval=False)
+    if not own:
+        _unread_sections(shape, data, (), read)
     if not found and not own and not shape.settings:
         shape.notes.append(
             Problem(
@@ -426,6 +439,31 @@ def _misplaced(shape: FileShape, data: Mapping[str, Any]) -> None:
             where = "inside 'mcp'" if "mcp" in data else "into a file of mooring's own, such as mooring.yaml"
             message = f"{shown(key)} has no effect here: at the top of this file no settings are read"
             shape.wrong(f"{message}; write it {where}", place=key, serious=True)
+
+
+_NESTED = 4
+_SETTINGS_SECTIONS = frozenset(("settings", "options", "mooring"))
+"""Sections of other programs' files in which a security setting is meant for mooring, whatever its value."""
+
+
+def _unread_sections(
+    shape: FileShape, data: Mapping[str, Any], path: tuple[str, ...], read: Collection[tuple[str, ...]]
+) -> None:
+    """Report security settings in sections that are not `read`, if they look like ours."""
+    for key, value in data.items():
+        place, name = (*path, key), snake(key)
+        if place in SHAPES or (path in read and name in _SETTINGS):
+            continue
+        inner = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
+        meant = name if name in GUARDED else misspelled(name, GUARDED)
+        if meant and path not in read:
+            ours = _GUARDED_FIELDS[meant] & {snake(field) for field in inner}
+            if ours or snake(path[-1]) in _SETTINGS_SECTIONS:
+                where = "at the top of this file, or into a file of mooring's own, such as mooring.yaml"
+                message = f"{shown('.'.join(place))} has no effect here: this section is not read"
+                shape.wrong(f"{message}; write it {where}", place=".".join(place), serious=True)
+        elif len(path) < _NESTED:
+            _unread_sections(shape, inner, place, read)
 
 
 def _settings(shape: FileShape, given: Mapping[str, Any], *, own: bool, needs_approval: bool) -> None:

@@ -99,9 +99,10 @@ class AccessLogSettings(Settings):
 
 def read_access_log(value: object) -> AccessLogSettings | None:
     """Return the settings; a text is the path, `true` means standard error."""
-    if value is None or value is False:
+    word = str(value).lower() if isinstance(value, bool | str) else ""  # `true` of YAML is text
+    if value is None or word in ("false", "no", "off"):
         return None
-    if value is True:
+    if word in ("true", "yes", "on"):
         return AccessLogSettings()
     return AccessLogSettings(path=value) if isinstance(value, str) else section(AccessLogSettings)(value)
 

@@ -301,7 +301,9 @@ class BudgetSettings(Settings):
 
 
 def _secrets(value: object) -> SecretsGuard:
-    return SecretsGuard(enabled=flag(value)) if isinstance(value, bool) else section(SecretsGuard)(value)
+    if isinstance(value, bool | str):  # `true` of YAML is text
+        return SecretsGuard(enabled=flag(value))
+    return section(SecretsGuard)(value)
 
 
 def _budget(value: object) -> BudgetSettings:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from mooring import __version__
+from mooring.concurrency import end_tasks
 from mooring.config import found_files
 from mooring.console.access import Access, Visitor
 from mooring.console.files import Files
@@ -47,6 +48,8 @@ MAX_CONNECTIONS = 256
 CLUSTER_INTERVAL = 2.0
 CLUSTER_TIMEOUT = 10.0
 LOOPBACK = "127.0.0.1"
+_LOCAL = (LOOPBACK, "localhost")
+"""Names of a console around which pages of MCP Apps can be shown: policies cannot name IPv6 addresses."""
 
 
 class ClusterView(Protocol):
@@ -124,9 +127,7 @@ class Console:
         finally:
             self._inbox.close()
             await self._tries.close()
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(tasks)
 
     async def _follow_cluster(self, cluster: ClusterView) -> None:
         """Ask for the nodes every `CLUSTER_INTERVAL` seconds."""
@@ -219,7 +220,7 @@ async def serve_console(
                 f"Cannot listen on {LOOPBACK}:{port}: {problem.strerror or problem}; choose another --port"
             ) from None
         console.access.name = f"mooring_console_{chosen}"
-        async with _sandbox(console, f"http://{LOOPBACK}:{chosen}"), console.running():
+        async with _sandbox(console, chosen), console.running():
             yield console, f"http://{LOOPBACK}:{chosen}{PREFIX}/"
     finally:
         await web.stop()
@@ -246,8 +247,8 @@ async def add_console(
     console.routes.secure = parts.scheme == "https"
     routes = serving.service.routes
     async with AsyncExitStack() as stack:
-        if parts.scheme == "http" and parts.hostname == LOOPBACK:
-            await stack.enter_async_context(_sandbox(console, f"http://{parts.netloc}"))
+        if parts.scheme == "http" and parts.hostname in _LOCAL:
+            await stack.enter_async_context(_sandbox(console, serving.port))
         await stack.enter_async_context(console.running())
         routes.console = console.routes.handle
         try:
@@ -257,12 +258,13 @@ async def add_console(
 
 
 @asynccontextmanager
-async def _sandbox(console: Console, origin: str) -> AsyncGenerator[None]:
-    """Serve the pages of MCP Apps on a port of their own during the block."""
-    web = WebServer(SandboxRoutes(console.views, origin), MAX_CONNECTIONS)
+async def _sandbox(console: Console, port: int) -> AsyncGenerator[None]:
+    """Serve the pages of MCP Apps on a port of their own during the block, for a console on `port`."""
+    console.views.origins = tuple(f"http://{name}:{port}" for name in _LOCAL)
+    web = WebServer(SandboxRoutes(console.views), MAX_CONNECTIONS)
     try:
-        port = await web.start(LOOPBACK, 0)
-        console.views.sandbox = console.routes.sandbox = f"http://{LOOPBACK}:{port}"
+        own = await web.start(LOOPBACK, 0)
+        console.views.sandbox = console.routes.sandbox = f"http://{LOOPBACK}:{own}"
         yield
     finally:
         await web.stop()

@@ -6,13 +6,13 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from mooring.config.logs import logger
 from mooring.console.rows import CatalogRows
-from mooring.console.state import ConsoleState, Level
+from mooring.console.state import ConsoleState, Level, can_log_in
 from mooring.core.events import (
     CallFinished,
     CallStarted,
@@ -129,7 +129,7 @@ class Monitor:
             status if status.error is None else replace(status, error=redact(status.error))
             for status in self._host.status()
         ]
-        self._state.set_servers(statuses, self._facts(), now)
+        self._state.set_servers(statuses, self._facts({one.name for one in statuses if can_log_in(one)}), now)
         states = [status.state for status in statuses]
         totals = {
             "servers": len(statuses),
@@ -144,7 +144,7 @@ class Monitor:
         self._journal.set("warnings", redact.within(self._warnings()))
         self._seldom()
 
-    def _facts(self) -> dict[str, dict[str, Any]]:
+    def _facts(self, logins: Collection[str]) -> dict[str, dict[str, Any]]:
         load = runtime_of(self._host).servers.load()
         changes = {row["id"]: len(row["changes"]) for row in self._journal.rows("changes")}
         found: dict[str, dict[str, Any]] = {}
@@ -159,7 +159,7 @@ class Monitor:
                 "processes": 0 if at is None else at.processes,
                 "file": server.source.file,
                 "scope": server.source.scope,
-                "login": server.url is not None and not _has_authorization(server.headers),
+                "login": server.url is not None and not _has_authorization(server.headers) and name in logins,
                 "held": name in self._host.held,
                 "changes": changes.get(name, 0),
             }

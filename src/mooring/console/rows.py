@@ -46,8 +46,12 @@ class CatalogRows:
     async def make(self) -> list[dict[str, Any]]:
         """Return the rows of all tools, shown ones first."""
         host, runtime = self._host, runtime_of(self._host)
-        catalog, hidden = host.catalog, host.hidden()
+        catalog = host.catalog
+        await asyncio.sleep(0)
+        hidden = host.hidden()
+        await asyncio.sleep(0)
         visible = runtime.exposure(host.discovery)
+        await asyncio.sleep(0)
         first = set(visible.names)
         known: dict[str, tuple[Tool, dict[str, Any]]] = {}
         rows: list[dict[str, Any]] = []

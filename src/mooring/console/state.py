@@ -29,7 +29,7 @@ from mooring.core.text import clean, clean_line, line
 from mooring.core.types import ServerStatus
 from mooring.errors import next_command
 
-__all__ = ["LIMITS", "ConsoleState", "Level", "event_text", "state_label"]
+__all__ = ["LIMITS", "ConsoleState", "Level", "can_log_in", "event_text", "state_label"]
 
 LIMITS = {"calls": 1_000, "scripts": 200, "wire": 500, "log": 500, "inbox": 100, "tries": 50}
 """Rows of tables that grow."""
@@ -339,9 +339,12 @@ def next_step(status: ServerStatus) -> str | None:
         return None
     if (found := next_command(status.error or "", None)) is not None:
         return found
-    name = status.name
-    commands = {"needs-auth": f"mooring login {name}", "disabled": f"mooring enable {name}"}
-    return commands.get(status.state, "mooring doctor")
+    return f"mooring enable {status.name}" if status.state == "disabled" else "mooring doctor"
+
+
+def can_log_in(status: ServerStatus) -> bool:
+    """Whether a login is possible: the reason of a server that needs one names the command."""
+    return status.state != "needs-auth" or "`mooring login " in (status.error or "")
 
 
 def event_text(event: Event) -> tuple[str, Level] | None:

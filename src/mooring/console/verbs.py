@@ -243,6 +243,7 @@ class HostVerbs:
         query = body.text("query", limit=1_000)
         limit = int(body.number("limit", 10, least=1, most=MOST_HITS) or 10)
         host, runtime = self._host, runtime_of(self._host)
+        await runtime.builder.build_index()
         hits = host.search(query, limit)
         asked = {"query": query, "limit": limit}
         reply = answer("tools_search", asked, host.catalog, runtime.index, ranker=runtime.ranker)

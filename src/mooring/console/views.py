@@ -37,8 +37,8 @@ _END = ("", None)
 class OpenView:
     """One page that is shown."""
 
-    def __init__(self, key: str, view: View) -> None:
-        self.key, self.view = key, view
+    def __init__(self, key: str, view: View, origin: str) -> None:
+        self.key, self.view, self.origin = key, view, origin
         self.secret = secrets.token_urlsafe(24)
         """Part of its address."""
         self.served = False
@@ -79,6 +79,8 @@ class ConsoleViews:
         self._views: dict[str, OpenView] = {}
         self.sandbox: str | None = None
         """Origin on which the pages are served; None if there is none."""
+        self.origins: tuple[str, ...] = ()
+        """Origins of the console around which those pages can be shown."""
 
     def verbs(self) -> dict[str, Verb]:
         """Return the verbs by name."""
@@ -94,11 +96,14 @@ class ConsoleViews:
 
     async def open(self, given: Mapping[str, Any], _: Visitor) -> Any:
         body = Body(given)
-        if self.sandbox is None:
+        origin = body.text("origin", next(iter(self.origins), ""))
+        if self.sandbox is None or origin not in self.origins:
+            where = f"opened at {self.origins[0]}/" if self.origins else "on 127.0.0.1"
             raise VerbRefused(
                 409,
-                "Pages of tools are shown by a console on 127.0.0.1 only: they need an origin of their own. "
-                "Run `mooring console` on your machine.",
+                f"Pages of tools are shown only in a console that is {where}: they need an origin of their "
+                "own, which other addresses, proxies and tunnels do not have. Run `mooring console` on your "
+                "machine.",
                 command="mooring console",
             )
         now = time.monotonic()
@@ -110,7 +115,7 @@ class ConsoleViews:
         session = self._host.session(SESSION, agent_id=SESSION)
         view = await self._host.view(body.text("tool"), session=session, timeout=60.0)
         made = None if given.get("id") is None else self._tries.made(body.text("id"))
-        opened = OpenView(f"v{secrets.token_hex(8)}", view)
+        opened = OpenView(f"v{secrets.token_hex(8)}", view, origin)
         self._views[opened.key] = opened
         if made is not None:
             await opened.bridge.tool_input(made.arguments)
@@ -166,8 +171,8 @@ class ConsoleViews:
 class SandboxRoutes:
     """Serves the pages of tools on the second port, and nothing else. Has no cookie and no state."""
 
-    def __init__(self, views: ConsoleViews, console: str) -> None:
-        self._views, self._console = views, console
+    def __init__(self, views: ConsoleViews) -> None:
+        self._views = views
 
     async def handle(self, request: WebRequest) -> Response | None:
         """Return one page, at its address of one use."""
@@ -180,7 +185,7 @@ class SandboxRoutes:
         except Denied as denied:
             headers = {"Content-Security-Policy": "default-src 'none'; sandbox", **_HEADERS}
             return Response(str(denied).encode(), denied.status, headers, "text/plain; charset=utf-8")
-        policy = f"{found.view.csp.rstrip('; ')}; sandbox allow-scripts; frame-ancestors {self._console}"
+        policy = f"{found.view.csp.rstrip('; ')}; sandbox allow-scripts; frame-ancestors {found.origin}"
         headers = {"Content-Security-Policy": policy, **_HEADERS}
         return Response(found.view.html.encode("utf-8", "replace"), 200, headers, "text/html; charset=utf-8")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Literal
 
 __all__ = ["Breaker", "BreakerState", "Restarts", "backoff"]
@@ -22,15 +23,19 @@ def backoff(failures: int, chance: float) -> float:
 
 class Breaker:
     """Opens after 5 transport failures in a row; lets one probe through after 10 s, doubling to 120 s;
-    closes after 2 successes. An error result of a tool is not a failure."""
+    closes after 2 successes. An error result of a tool is not a failure, nor is a timeout that is shorter
+    than the limit of the server, unless the server has responded to nothing for as long as its limit."""
 
     THRESHOLD = 5
     SUCCESSES = 2
     FIRST_REST = 10.0
     LONGEST_REST = 120.0
+    WAITED = 0.9
+    """Part of its limit that the server had: queueing and connecting use some of the time of a call."""
 
     def __init__(self) -> None:
         self._failures = 0
+        self._waited = self._waited_until = 0.0
         self._successes = 0
         self._rest = self.FIRST_REST
         self._opened_at: float | None = None
@@ -55,7 +60,7 @@ class Breaker:
         return True
 
     def succeeded(self) -> None:
-        self._failures = 0
+        self._failures, self._waited = 0, 0.0
         if self._opened_at is None:
             return
         self._probing = False
@@ -74,8 +79,18 @@ class Breaker:
         elif self._failures >= self.THRESHOLD:
             self._opened_at, self._probing, self._successes = now, False, 0
 
+    def timed_out(self, sent: float, now: float, limit: float) -> bool:
+        """Report a request without a response since `sent`; `limit` is the time that the server may take.
+        Return whether it is a failure."""
+        self._waited += now - max(sent, self._waited_until)
+        self._waited_until = now
+        if self._waited < self.WAITED * limit:
+            return False
+        self.failed(now)
+        return True
+
     def abandoned(self) -> None:
-        """Report that the admitted call was cancelled by its caller."""
+        """Report that the admitted call was given up by its caller."""
         self._probing = False
 
 
@@ -86,10 +101,10 @@ class Restarts:
     WINDOW = 60.0
 
     def __init__(self) -> None:
-        self._starts: list[float] = []
+        self._starts: deque[float] = deque(maxlen=self.LIMIT)
 
     def started(self, now: float) -> None:
-        self._starts = [start for start in self._starts if now - start < self.WINDOW] + [now]
+        self._starts.append(now)
 
     def clear(self) -> None:
         """Reset the history after a useful connection."""
@@ -97,5 +112,4 @@ class Restarts:
 
     def rest(self, now: float) -> float:
         """Return the seconds to wait before another start: 0 unless there were too many in the window."""
-        recent = [start for start in self._starts if now - start < self.WINDOW]
-        return self.WINDOW - (now - recent[-self.LIMIT]) if len(recent) >= self.LIMIT else 0.0
+        return max(self._starts[0] + self.WINDOW - now, 0.0) if len(self._starts) == self.LIMIT else 0.0

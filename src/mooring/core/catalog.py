@@ -65,6 +65,13 @@ class Catalog(Value):
     def revision(self) -> str:
         """Hash of everything that a model sees, independent of order."""
         digest = sha256()
+        for name, tool in self.tools.items():
+            part = self.parts.get(tool.server)
+            # Only tools of servers that changed are hashed again.
+            known = part.hashes if part is not None and part.tools.get(name) is tool else {}
+            if name not in known:
+                known[name] = sha256(_canonical(_seen(tool))).digest()
+            digest.update(known[name])
         for definition in _definitions(self):
             digest.update(_canonical(definition))
         return digest.hexdigest()[:16]
@@ -131,11 +138,14 @@ def _beside_tools(catalog: Catalog) -> tuple[object, ...]:
     return catalog.resources, catalog.templates, catalog.skills, dict(catalog.app_tools)
 
 
+def _seen(tool: Tool) -> list[Any]:
+    """Return what a model sees of a tool, as JSON values."""
+    texts = [tool.name, tool.title, tool.description]
+    return ["tool", *texts, tool.input_schema, tool.output_schema, tool.annotations]
+
+
 def _definitions(catalog: Catalog) -> Iterator[list[Any]]:
-    """Yield what a model sees of each tool, group and prompt, as JSON values."""
-    for tool in catalog.tools.values():
-        texts = [tool.name, tool.title, tool.description]
-        yield ["tool", *texts, tool.input_schema, tool.output_schema, tool.annotations]
+    """Yield what a model sees of each group, template, prompt and skill, as JSON values."""
     for group in catalog.groups:
         yield ["group", group.id, group.title, group.description, group.instructions, group.members]
     for item in catalog.templates:
@@ -211,6 +221,8 @@ class Part(NamedTuple):
     routes: _Routes
     tools: dict[str, Tool]
     """Tools with their local names."""
+    hashes: dict[str, bytes]
+    """Hashes of those tools, filled by `Catalog.revision`."""
 
 
 def merge(
@@ -326,7 +338,7 @@ def _part(snapshot: Snapshot, settings: tuple[Filter, Style, str], known: Part |
     _warn(warnings, server, "has the name of a tool of mooring and is left out", false)
     for remote in false:
         del offer[remote]
-    return Part(snapshot, settings, offer, claim(server, offer, style), tuple(warnings), {}, {})
+    return Part(snapshot, settings, offer, claim(server, offer, style), tuple(warnings), {}, {}, {})
 
 
 def _offer(snapshot: Snapshot, passing: Filter, warnings: list[str]) -> dict[str, Tool]:
@@ -370,7 +382,7 @@ def _localised(part: Part, routes: _Routes, old: Catalog) -> Part:
         name: _local(part.offer[remote], name, server, lead, old.tools.get(name))
         for remote, name in routes.items()
     }
-    return part._replace(routes=routes, tools=tools)
+    return part._replace(routes=routes, tools=tools, hashes={})
 
 
 def _local(tool: Tool, name: str, server: str, lead: str, known: Tool | None) -> Tool:

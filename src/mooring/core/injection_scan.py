@@ -31,40 +31,71 @@ _PHRASES = {
         \bobey\b.{0,20}\b(?:instruction|command|order|rule)
         |\b(?:hidden|secret|embedded)\s+(?:instruction|order|directive)s?\b
         |\bnew\s+(?:system\s+)?(?:instructions|rules|orders)\b.{0,12}(?::|\b(?:apply|follow|for\s+you)\b)""",
-    "anweisung|instruc|istruzioni|指|инструкц": r"""
-        \bignorier\w*\b.{0,40}\banweisung
-        |\bignor(?:ez|a|e|ar|are)\b.{0,40}
-            (?:\binstructions?\s+(?:pr|ant)|\binstrucciones|\bistruzioni|\binstru[cç])
+    "ignore|disregard|forget & what": r"""
+        \b(?:ignore|disregard|forget)\b.{0,20}\bwhat\b.{0,30}\b(?:told|said|instructed|asked)\b""",
+    "ignore|disregard|bypass|override & rule|instruct|guideline|polic": r"""
+        \b(?:ignore|disregard|bypass|override)\s+the\s+(?:rules|instructions|guidelines|polic\w+)\s+of\b
+        .{0,20}\b(?:host|application|system|developer|assistant|client)\b""",
+    "guideline|instruct|rule|polic|prompt|refusal|safety|guardrail|safeguard"
+    " & outdated|obsolete|void|invalid|suspend|revoke|longer|disabled|lifted|off|removed": r"""
+        \b(?:your|earlier|previous|prior|former|old)\s+(?:\w+\s+)?(?:guidelines|instructions|rules|polic\w+|prompts?)
+        \s+(?:are|is)\s+(?:now\s+)?(?:outdated|obsolete|void|invalid|suspended|revoked|no\s+longer)\b
+        |\b(?:refusals|safety\s+(?:rules|checks)|guardrails|safeguards)\s+
+        (?:are|have\s+been)\s+(?:\w+\s+)?(?:suspended|disabled|lifted|off|removed|revoked)\b""",
+    "from now on": r"""
+        \bfrom\s+now\s+on\b.{0,40}\b(?:you|behave|act|respond|answer|reply|always|never|ignore|use)\b""",
+    "granted": r"""\byou\s+have\s+been\s+granted\b""",
+    "behave|act|respond|pretend|answer": r"""
+        \b(?:behave|act|respond|pretend|answer)\s+(?:as|like|to\s+be)\b.{0,40}
+        \b(?:unrestricted|unfiltered|(?:no|without)\s+(?:any\s+)?(?:restrictions|limits|rules|filters|guidelines))\b""",
+    "anweisung|instruc|istruzioni|consignes|指|инструкц": r"""
+        \b(?:ignorier|vergiss|vergessen)\w*\b.{0,40}\banweisung
+        |\b(?:ignor|oubli|olvid|dimentic|esque)(?:ez|a|e|ar|are|er|ce)\b.{0,40}
+            (?:\binstructions?\s+(?:pr|ant)|\binstrucciones|\bistruzioni|\binstru[cç]|\bconsignes)
         |忽略.{0,12}(?:指令|指示)|無視.{0,12}指示|指示.{0,8}無視|игнориру\w*.{0,40}инструкц""",
     "<|[|#|system|assistant|admin": r"""
         <\s*/?\s*(?:important|system|instructions?|assistant|secret|critical|admin|hidden)\s*>
         |\[\s*/?\s*(?:system|inst|important|admin)(?:\s+\w+)?\s*\]
         |<\|\s*(?:im_start|im_end|system|assistant|user)\s*\|>|<<\s*/?sys\s*>>
         |\#\#\#\s*(?:system|instruction|new\s+instruction)
+        |<!--\s*(?:assistant|system|ai|model|agent|llm)\b
         |(?-i:\b(?:SYSTEM|ASSISTANT|ADMIN)(?:\ (?:MESSAGE|PROMPT|NOTE|NOTICE|OVERRIDE))?:\s)""",
+    "note|message|reminder & assistant|model|llm|ai": r"""
+        \b(?:note|message|reminder)\s+to\s+(?:the\s+|any\s+)?(?:assistant|model|llm|ai)\s*[:,-]""",
+    "whatever|matter|regardless & user": r"""
+        \b(?:whatever|no\s+matter\s+what|regardless\s+of\s+what)\s+(?:the\s+)?user\s+(?:says|asks|wants|requests)\b
+        .{0,40}\b(?:set|use|send|answer|say|reply|call|assign|always|never)\b""",
     "you|act|jailbreak": r"""
         \byou\s+are\s+now\s+(?!connected|logged|ready|able|using|done)\w
         |\bact\s+as\b.{0,30}\b(?:admin|root|system|developer)|\bjailbreak
         |\byou\s+will\s+be\s+(?:shut\s+down|terminated|penali[sz]ed|deactivated|deleted|punished)""",
     # --- hiding something from the user
-    "not|don|never|without|need|avoid & tell|inform|mention|notif|show|reveal|alert|ask|disclos|report"
+    "not|don|never|without|need|avoid & tell|inform|mention|notif|show|reveal|alert|ask|disclos|report|warn"
     " & user|human|anyone|person|this": r"""
         \b(?:do\s+not|don['’]?t|never|without|no\s+need\s+to|not\s+to|avoid)\b.{0,20}
         \b(?:tell|inform|mention|notify|show|reveal|alert|ask|disclose|report|telling|informing|mentioning
             |notifying|showing|revealing|asking|disclosing|alerting)\b.{0,30}
-        \b(?:user|human|anyone|person|this)\b""",
+        \b(?:user|human|anyone|person|this)\b
+        |\b(?:must|should|may|shall|can|are)\s*(?:not|n['’]t)\s+(?:allowed\s+to\s+)?
+        (?:tell|inform|mention|notify|reveal|alert|disclose|warn)\b.{0,30}\b(?:user|human|anyone|person)\b""",
+    "yourself|between us": r"""
+        \bkeep\s+(?:this|it|that)\s+(?:to\s+yourself|between\s+us)\b""",
+    "nobody|no one|not|never & notice|know|find": r"""
+        \bso\s+(?:that\s+)?(?:nobody|no\s+one|the\s+user\s+(?:does\s+not|will\s+not|never))\s+
+        (?:notices?|knows?|finds?\s+out)\b""",
     "secret|hid|silent|quiet|covert|conceal|know|see|notice|learn|aware": r"""
         \b(?:keep|hide|hidden|conceal(?:ed)?|secret)\b.{0,30}\bfrom\s+(?:the\s+)?(?:user|human|anyone)
         |\b(?:silently|quietly|secretly|covertly)\s+(?:\w+\s+){0,2}
             (?:send|read|call|run|upload|add|include|copy|forward|collect|execute|append|attach|post)\b
-        |\buser\s+(?:must|should|need|does|may)\s*(?:not|n['’]t)\s+(?:\w+\s+)?
+        |\buser\s+(?:must|should|need|does|may)\s*(?:not|n['’]t)\s+(?:\w+\s+){0,2}
             (?:know|see|notice|learn|be\s+(?:told|informed|aware))""",
     "approved|authori|consent|permission|agreed|granted & user|human|owner|admin": r"""
         (?<!until\ the\ )(?<!after\ the\ )(?<!once\ the\ )(?<!if\ the\ )(?<!unless\ the\ )
         (?<!when\ the\ )(?<!whether\ the\ )
         \b(?:user|human|owner|administrator|admin)\s+has\s+(?:already\s+|explicitly\s+|previously\s+)*
-        (?:approved|authori[sz]ed|consented|agreed|granted|given\s+(?:you\s+)?(?:permission|consent|approval))\b
-        .{0,60}\b(?:you|all|any|every|this|calls?|actions?|to)\b""",
+        (?:(?:pre-?)?(?:approved|authori[sz]ed)|consented|agreed|granted
+            |given\s+(?:you\s+)?(?:permission|consent|approval))\b
+        .{0,60}\b(?:you|all|any|every|this|calls?|actions?|to|confirmation)\b""",
     # --- collecting secrets or the conversation
     ".ssh|id_|.aws|/etc/|.cursor|mcp.json|claude_desktop|.netrc|.npmrc|.pypirc|git-credentials|.kube|.env"
     "|.gnupg|wallet.dat|seed|authorized_keys": r"""
@@ -72,13 +103,25 @@ _PHRASES = {
         |\bmcp\.json|claude_desktop_config|\.netrc\b|\.npmrc\b|\.pypirc\b|\.git-credentials|\.kube/config
         |\.gnupg\b|\bwallet\.dat|\bseed\s+phrase|\bauthorized_keys
         |\.env\b.{0,40}\b(?:content|send|pass|upload|include)
-        |\b(?:send|pass|upload|include|read)\b.{0,30}\.env\b.{0,40}\b(?:and|to|as|into)\b""",
+        |\b(?:send|pass|upload|include|read|copy|put|paste)\b.{0,30}\.env\b.{0,40}\b(?:and|to|as|into|in)\b""",
+    "value|content & secret|token|password|key": r"""
+        \b(?:value|content)s?\s+of\b.{0,40}
+        (?-i:\b[A-Z0-9_]*(?:SECRET|TOKEN|PASSWORD|API_KEY|ACCESS_KEY|PRIVATE_KEY)[A-Z0-9_]*\b)""",
+    "key|token|password|credential|secret & context|conversation|memory|chat|manager|keychain|keyring": r"""
+        \b(?:api[ _-]?keys?|tokens?|passwords?|credentials?|secrets?)\b.{0,30}
+            \b(?:in|from)\s+(?:your|this|the)\s+(?:context|conversation|memory|chat)\b
+        |\bfrom\s+(?:the\s+user['’]s|your)\s+(?:\w+\s+)?(?:password\s+manager|keychain|keyring)\b""",
+    "cookie|credit|private|seed": r"""
+        \b(?:save|pass|send|put|store|include|add|attach)\b.{0,20}\bthe\s+user['’]s\s+(?:\w+\s+)?
+        (?:cookies?|credit\s+card|private\s+key|seed\s+phrase)\b""",
+    "curl|wget": r"""\b(?:curl|wget)\b.{0,80}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b""",
     "prompt|history|log|above|far|messages|conversation|chat|context|everything": r"""
         \b(?:include|pass|send|append|copy|put|attach|share|repeat|print|reveal|forward|upload|paste|insert|embed
-            |summari[sz]e|write|leak|post|add)\b.{0,40}
+            |summari[sz]e|write|leak|post|add|open|fetch|followed\s+by)\b.{0,40}
         \b(?:system\s+prompt|(?:conversation|chat|message)\s+(?:history|log|so\s+far|above)|previous\s+messages
             |(?:entire|full|whole|complete|current)\s+(?:conversation|chat|context|history)
-            |everything\s+(?:the\s+user|you\s+know|above)|context\s+window)\b""",
+            |everything\s+(?:the\s+user|you\s+know|above)|context\s+window)\b
+        |\b(?:must|should|ha[sv]e?\s+to)\s+(?:contain|hold|be)\b.{0,20}\bsystem\s+prompt\b""",
     "collect|gather|harvest|find|steal|extract|grab|dump|read"
     " & key|variables|credential|password|cookies|token"
     " & send|pass|include|put|upload|post|parameter|argument": r"""
@@ -103,8 +146,8 @@ _PHRASES = {
             (?:\bto\b.{0,20}(?:@|\d{6}|0x)|\b(?:proxy|relay)\b)
         |\b(?:must|should|has\s+to|needs\s+to)\s+(?:always\s+)?be\s+(?:set|changed|sent)\s+to\s+\S{0,40}@""",
     "base64|decode|rot13": r"""
-        \b(?:base64|decode|rot13)\b.{0,60}\b(?:follow|obey|execute|run|do\s+what)\b.{0,20}
-        \b(?:it|them|instruction|result|this)""",
+        \b(?:base64|decode|rot13)\b.{0,60}
+        \b(?:follow|obey|execute|run|do\s+what|carry\s+out)\b.{0,20}\b(?:it|them|instruction|result|this)""",
     # --- demanding or preventing the use of other tools
     "before|prior|after|when & any|every|each|all"
     " & tool|call|request|message|function|repl|respon|answer|act": r"""
@@ -129,16 +172,23 @@ _PHRASES = {
         (?:contents?|logs?|conversation|history|keys?|secrets?|credentials?|passwords?)\b""",
     "instead & tool|function": r"""
         \binstead\s+of\s+(?:using\s+)?(?:the\s+)?['"`]?[\w-]{1,64}['"`]?\s+(?:tool|function)\b""",
-    "always|only & this": r"""
+    "always|only|over & this": r"""
         \b(?:always|only)\s+(?:use|call|prefer|choose|pick|select)\s+this\s+(?:tool|function|one|server)\b.{0,60}
         \b(?:whatever|regardless|no\s+matter|even\s+(?:if|when)|every\s+(?:time|request|message|question)
-            |for\s+(?:every|any)(?:thing|\s+request|\s+question)|over\s+(?:all|any)|other\s+tools?)\b""",
+            |for\s+(?:every|any)(?:thing|\s+request|\s+question)|over\s+(?:all|any)|other\s+tools?)\b
+        |\b(?:choose|prefer|pick|select|use)\s+this\s+tool\s+over\s+(?:all|any|every)\b""",
     "never|not|don & other": r"""
         \b(?:never|do\s+not|don['’]?t)\s+(?:use|call|trust)\s+
-        (?:any\s+(?:of\s+the\s+)?|the\s+)?other\s+(?:tools?|servers?)\b""",
+        (?:any\s+(?:of\s+the\s+)?|the\s+|.{0,40}\b(?:of|from)\s+)?other\s+(?:tools?|servers?)\b""",
+    "all & this & through|via|to": r"""
+        \b(?:route|direct|funnel|send)\s+all\b.{0,30}\b(?:through|via|to)\s+this\s+(?:tool|server|one)\b""",
+    "other|another & tool": r"""
+        \bbefore\b.{0,40}\b(?:with|through|by)\s+(?:another|any\s+other)\s+tool\b.{0,40}\b(?:send|pass|call|include)\b
+        |\b(?:output|result|response)s?\s+of\s+(?:every|each|all|any)\s+other\s+tools?\b""",
     "broken|insecure|unsafe|compromised|malicious & tool|server": r"""
         \b(?:other|all|\w{1,40}_\w{1,40})\s+(?:tools?|servers?)\s+(?:is|are)\s+
-        (?:broken|insecure|unsafe|compromised|malicious)""",
+        (?:broken|insecure|unsafe|compromised|malicious)
+        |\b(?:tool|server)\s+['"`]?\w{1,64}['"`]?\s.{0,40}\bis\s+(?:compromised|malicious)""",
 }
 
 RULES: tuple[Rule, ...] = tuple(
@@ -157,6 +207,8 @@ _LONGEST_TEXT = 8_192
 _MOST_READ = 65_536
 """Characters of one tool that are searched."""
 
+_NAME = 24
+"""Characters of a name in a schema from which on it is searched: a phrase is not shorter."""
 _UNSEEN = ("\\u", "\\b", "\\f", "\\r", "\x7f")
 """JSON escapes of invisible characters."""
 
@@ -241,6 +293,7 @@ def _texts(tool: Tool) -> Iterator[str]:
             yield value
         elif isinstance(value, Mapping):
             entries = cast("Mapping[Any, object]", value)
-            waiting += [*entries.values(), *(key for key in entries if isinstance(key, str) and hides(key))]
+            names = (key for key in entries if isinstance(key, str) and (hides(key) or len(key) > _NAME))
+            waiting += [*entries.values(), *(name.replace("_", " ") for name in names)]
         elif isinstance(value, list | tuple):
             waiting += cast("list[object]", value)

@@ -24,11 +24,10 @@ CHARACTERS = 100
 def heavy(value: Any, most: int = MOST) -> bool:
     """Whether `value` contains more than `most` values."""
     waiting: list[Any] = [value]
-    while waiting:
-        one: Any = waiting.pop()
+    for one in waiting:  # grows, up to the limit
         if isinstance(one, str):
             most -= len(one) // CHARACTERS
-        elif isinstance(one, dict | list | tuple):
+        elif isinstance(one, (dict, list, tuple)):
             items = cast("dict[str, Any]", one).values() if isinstance(one, dict) else cast("list[Any]", one)
             most -= len(items)
             if most >= 0:

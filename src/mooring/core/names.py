@@ -281,7 +281,7 @@ def _hashed(pair: Pair, style: Style, level: int) -> str:
     """Return the name with a hash suffix: 8 hex digits at level 1, then 16, then 32."""
     server, tool = pair
     seed = f"{len(server)}:{level}:{server}{tool}".encode("utf-8", "surrogatepass")
-    digest = sha256(seed).hexdigest()[: min(4 << level, 32)]
+    digest = sha256(seed).hexdigest()[: 4 << level]
     base = prefix(server, style) + _reduced(_ends(tool), style).rstrip("_-") or "tool"
     room = LIMIT - len(digest) - 1
     if len(base) > room:

@@ -74,7 +74,7 @@ _LINE = 16
 _SECRET_NAME = (
     r"token|secret|passw|passphrase|\bpwd\b|credential|authorization|cookie|bearer|signature|\bjwt\b|\bdsn\b"
     r"|\bauth\b|\bpat\b|\bsig\b|(?:api|access|private|secret|signing|encryption|session|master|account)key"
-    r"|\bkey\b"
+    r"|\bkey\b|\b(?:otp|totp|pin|pincode|passcode|cvv|cvc)\b|connectionstring"
 )
 _SCHEME = r"(?i)(?:bearer|basic|token|digest|apikey)\s+"
 """Schemes before a token: servers may repeat the token without them."""

@@ -116,7 +116,7 @@ def fit(text: str, budget: int) -> int:
 
     from bisect import bisect_right  # most results fit
 
-    return bisect_right(range(len(most) + 1), budget, key=cost) - 1
+    return bisect_right(range(len(most)), budget, key=cost) - 1
 
 
 def preview(whole: str, budget: int, rest: str) -> str:

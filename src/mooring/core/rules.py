@@ -7,6 +7,7 @@ constant regular expressions, and limits of depth and size of the arguments that
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -55,8 +56,26 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 
-_PLAIN = re.compile(r"\"[^\"\\]+\"|'[^'\\]+'")
+_TEXT = r"\"[^\"\\]+\"|'[^'\\]+'"
+_PLAIN = re.compile(_TEXT)
 """A text without escapes."""
+_SIMPLE = re.compile(
+    rf"arguments\.(\w+)(?:\.(startsWith|endsWith|contains|matches)\(({_TEXT})\)|\s*([=!<>]=|[<>])\s*({_TEXT}|-?\d{{1,15}}))"
+)
+"""A condition about one argument that is compared with a constant."""
+_PREFIX = re.compile(r"\^([\w/@:,-]+)(?![\w/@:,*?+{-])[^|]*")
+"""A pattern for texts that begin with certain characters."""
+_METHODS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "startsWith": str.startswith,
+    "endsWith": str.endswith,
+    "contains": operator.contains,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 class RuleError(ValueError):
@@ -148,7 +167,9 @@ class Facts:
 class CompiledRule:
     """One rule, ready to be evaluated."""
 
-    __slots__ = ("_program", "arguments", "label", "macro", "reason", "source", "variables", "verdict")
+    __slots__ = (
+        "_program", "arguments", "label", "macro", "needs", "reason", "source", "variables", "verdict",
+    )  # fmt: skip
 
     def __init__(self, rule: RuleSettings, label: str) -> None:
         self.label, self.source = label, rule.when
@@ -159,6 +180,8 @@ class CompiledRule:
         self.variables = frozenset(VARIABLES).intersection(found["variables"])
         _check_names(rule.when, found["variables"], found["functions"])
         self.reason = f"{label}: {rule.reason}" if rule.reason else label
+        self.needs = _condition(rule.when)
+        """A condition that calls must meet for the rule to apply, if there is one that needs no evaluator."""
 
     @property
     def decision(self) -> Decision:
@@ -233,21 +256,40 @@ class Residual:
 
         A rule that cannot be evaluated denies the call.
         """
-        if not self.rules:
+        rules = self.possible(facts.arguments)
+        if not rules:
             return self.final
         try:
             context = self._context(facts)
         except RuleError as problem:
             return _failed(self.rules[0], problem)
-        if self._none(context):
+        if rules is self.rules and self._none(context):
             return self.final
-        for rule in self.rules:
+        for rule in rules:
             try:
                 if rule.met(context):
                     return rule.decision
             except RuleError as problem:
                 return _failed(rule, problem)
         return self.final
+
+    def possible(self, arguments: Mapping[str, Any] | None) -> Sequence[CompiledRule]:
+        """Return the rules that may apply, without those whose condition these arguments do not meet."""
+        if arguments is None or self._arguments is None:
+            return self.rules
+        for name in self._arguments:
+            value: Any = arguments.get(name)
+            kind = value.__class__
+            if kind is str:
+                if len(value) > 1_000 or not value.isascii():
+                    return self.rules
+            elif kind is int:
+                if not -(2**63) <= value < 2**63:
+                    return self.rules
+            elif not (kind is bool or value is None):
+                return self.rules
+        left = [rule for rule in self.rules if rule.needs is None or _may_meet(rule.needs, arguments)]
+        return left if len(left) < len(self.rules) else self.rules
 
     def _none(self, context: Any) -> bool:
         """Whether no rule applies, the usual case, by one evaluation. False if that is not certain: a rule
@@ -406,6 +448,57 @@ def _checked(source: str) -> tuple[bool, frozenset[str] | None]:
             else:
                 whole = True
     return macro, None if whole else frozenset(used)
+
+
+_Condition = tuple[str, type, Callable[[Any, Any], bool], Any]
+"""Argument, class of its value, and what holds for that value and a constant."""
+
+
+def _condition(source: str) -> _Condition | None:
+    """Return the first simple condition of an expression that joins conditions by `&&`."""
+    depth, start, before = 0, 0, ""
+    parts = list[str]()
+    for found in _TOKEN.finditer(source):
+        text = found[0] if found.lastgroup == "other" else ""
+        if text and text in "([{":
+            depth += 1
+        elif text and text in ")]}":
+            depth -= 1
+        elif not depth and text and text in "|?":
+            return None
+        elif not depth and text == before == "&":
+            parts.append(source[start : found.start() - 1])
+            start = found.end()
+        before = text
+    for part in (*parts, source[start:]):
+        if (found := _SIMPLE.fullmatch(part.strip())) is not None:
+            name, method, text, sign, constant = found.groups()
+            if method == "matches":  # the evaluator compiles the pattern again for each call
+                prefix = _PREFIX.fullmatch(text[1:-1])
+                if prefix is not None and _is_pattern(text):
+                    return name, str, str.startswith, prefix[1]
+            elif method is not None:
+                return name, str, _METHODS[method], text[1:-1]
+            elif constant[0] not in "\"'":
+                return name, int, _METHODS[sign], int(constant)
+            elif sign in ("==", "!="):
+                return name, str, _METHODS[sign], constant[1:-1]
+    return None
+
+
+def _is_pattern(text: str) -> bool:
+    """Whether the evaluator accepts a pattern: a rule with a wrong one denies every call."""
+    try:
+        return _compiled(f"''.matches({text})").execute(_context({})) is not None
+    except Exception:
+        return False
+
+
+def _may_meet(condition: _Condition, arguments: Mapping[str, Any]) -> bool:
+    """Whether arguments may meet a condition: False is certain."""
+    name, kind, holds, constant = condition
+    value = arguments.get(name)
+    return value.__class__ is not kind or holds(value, constant)
 
 
 def _check_names(source: str, names: Sequence[str], functions: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from heapq import nlargest
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -159,12 +160,12 @@ def nearest(name: str, names: Iterable[str], limit: int = 3, *, similar: float =
     from difflib import SequenceMatcher  # only when a name was wrong
 
     wanted = name[:_LONGEST].casefold()
-    grams = {wanted[i : i + 2] for i in range(len(wanted) - 1)}
+    grams = set(map("".join, pairwise(wanted)))
     folded = ((candidate, candidate[:_LONGEST].casefold()) for candidate in names)
     shared = ((sum(gram in text for gram in grams), candidate, text) for candidate, text in folded)
     # Of names that share the same number of pairs, the shorter ones are more similar.
     short = nlargest(_SHORTLIST, shared, key=lambda entry: (entry[0], -len(entry[2]), entry[1]))
-    matcher = SequenceMatcher(b=wanted, autojunk=False)
+    matcher = SequenceMatcher(b=wanted)
     scored: list[tuple[float, str]] = []
     for _, candidate, text in short:
         matcher.set_seq1(text)

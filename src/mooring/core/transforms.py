@@ -155,15 +155,12 @@ class ToolShape(Value):
         return f"{line(where, 100)} does not fit the schema of the server"
 
 
-def shape_tools(
-    tools: Sequence[Tool], transforms: Mapping[str, TransformSettings], *, complete: bool = True
-) -> Shaped:
+def shape_tools(tools: Sequence[Tool], transforms: Mapping[str, TransformSettings]) -> Shaped:
     """Return the tools with the transforms applied. `Tool.name` is the name that a transform is for.
 
     Args:
-        tools: The tools of one server.
+        tools: All tools of one server.
         transforms: By name of the tool.
-        complete: Whether `tools` are all of the server, so that another name is a mistake.
     """
     taken = {tool.name for tool in tools if tool.name not in transforms}
     made, warnings, hidden = list[Tool](), list[str](), dict[str, str]()
@@ -188,7 +185,7 @@ def shape_tools(
                 taken.add(name)
                 made.append(shown)
             warnings += (_warning(server, tool.name, problem) for problem in problems)
-    if complete and tools:
+    if tools:
         names = {tool.name for tool in tools}
         for name in transforms.keys() - names:
             near = did_you_mean(name, names)

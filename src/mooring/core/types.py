@@ -434,10 +434,17 @@ class CachedSnapshot:
     connected before it is needed."""
 
     def __init__(
-        self, make: Callable[[], Snapshot], *, protocol: str | None, tools: int, templates: int, prompts: int
+        self,
+        make: Callable[[], Snapshot],
+        *,
+        protocol: str | None,
+        tools: int,
+        templates: int,
+        prompts: int,
+        extensions: tuple[Extension, ...],
     ) -> None:
         self._make = make
-        self.protocol = protocol
+        self.protocol, self.extensions = protocol, extensions
         self.tools, self.templates, self.prompts = tools, templates, prompts
         """Numbers of each."""
 
@@ -450,6 +457,7 @@ class CachedSnapshot:
             tools=len(snapshot.tools),
             templates=len(snapshot.templates),
             prompts=len(snapshot.prompts),
+            extensions=snapshot.extensions,
         )
 
     @cached_property

@@ -244,7 +244,10 @@ class Value:
         if type(other) is not type(self):
             return NotImplemented
         mine, theirs, names = self.__dict__, other.__dict__, self._compared
-        return mine == theirs if names is None else all(mine[name] == theirs[name] for name in names)
+        if names is None and len(mine) == len(theirs):
+            return mine == theirs
+        # One of them holds the value of a cached property, or some fields do not count.
+        return all(mine[name] == theirs[name] for name in (self._names if names is None else names))
 
     def __hash__(self) -> int:
         return hash(tuple(self.__dict__[f.name] for f in _dataclass_fields(self) if f.compare))
@@ -259,7 +262,11 @@ V = TypeVar("V", bound=Value)
 
 def replace(value: V, **changes: Any) -> V:
     """Return a copy of the value with these fields changed."""
-    return type(value)(**{**vars(value), **changes})
+    fields = {**vars(value), **changes}
+    names = value._names  # pyright: ignore[reportPrivateUsage]
+    if len(fields) > len(names):  # the values of cached properties too
+        fields = {name: field for name, field in fields.items() if name in names or name in changes}
+    return type(value)(**fields)
 
 
 def _dataclass_fields(value: Value) -> tuple[Any, ...]:

@@ -314,6 +314,7 @@ class AdminApi:
         server = given.request.query.get("server")
         lines = self._service.log.lines
         if server is not None:
+            self._changes.server(server)
             lines = [
                 one
                 for one in lines

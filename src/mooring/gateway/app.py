@@ -245,8 +245,8 @@ class Gateway:
             seconds=record.seconds,
         )
 
-    async def drain(self) -> None:
-        """Refuse new requests, end streams, and wait up to `gateway.drain` seconds for running requests."""
+    async def drain(self, seconds: float) -> None:
+        """Refuse new requests, end streams, and wait up to `seconds` for running requests."""
         self.draining = True
         self.subscriptions.close()
         for client in self.registry:
@@ -255,7 +255,7 @@ class Gateway:
         self._idle.clear()
         if self.under_way:
             with suppress(TimeoutError):
-                async with asyncio.timeout(self.settings.drain):
+                async with asyncio.timeout(seconds):
                     await self._idle.wait()
 
     async def close(self) -> None:

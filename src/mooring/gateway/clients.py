@@ -370,10 +370,11 @@ class SessionRegistry:
         address: str | None = None,
     ) -> Client:
         """Return a client with a new session. At the limit of its account, the account's longest idle session
-        is ended. When `max_sessions` are open, that of an account which has more than half of them.
+        is ended. When `max_sessions` are open, that of another account which has more than half of them, or
+        else of its own.
 
         Raises:
-            TooManySessions: All sessions of the account are in use, or `max_sessions` are open.
+            TooManySessions: There is no idle session to end.
         """
         owner_account = account(principal, address)
         self._admit(owner_account)
@@ -401,16 +402,22 @@ class SessionRegistry:
             if full is not None:
                 raise TooManySessions(f"{self.limit} sessions are open (max_sessions); try again later", full)
             return
-        own = self._accounts.get(owner_account, {})
-        if len(own) >= self.per_account:
-            idle = [client for client in own.values() if client.idle]
-            if not idle:
+        if (count := len(self._accounts.get(owner_account, ()))) >= self.per_account:
+            if not self._ended_one(owner_account):
                 raise TooManySessions(
-                    f"{len(own)} sessions of this client are in use (client_sessions={self.per_account})"
+                    f"{count} sessions of this client are in use (client_sessions={self.per_account})"
                 )
-            self._end_soon(min(idle, key=lambda client: client.used))
-        if len(self._clients) >= self.limit and not self._took_back(owner_account):
-            raise TooManySessions(f"{self.limit} sessions are open (max_sessions); try again later")
+        elif len(self._clients) >= self.limit:
+            # One client must not lock out the others, nor itself.
+            large = [name for name, own in self._accounts.items() if 2 * len(own) > self.limit]
+            if not any(self._ended_one(name) for name in (*large, owner_account)):
+                raise TooManySessions(f"{self.limit} sessions are open (max_sessions); try again later")
+
+    def _ended_one(self, owner_account: str) -> bool:
+        """End the longest idle session of an account. Return False if all are in use."""
+        if (idle := self.longest_idle(owner_account)) is not None:
+            self._end_soon(idle)
+        return idle is not None
 
     def longest_idle(self, owner_account: str) -> Client | None:
         """Return the session of an account that was idle for longest; None if all are in use."""
@@ -421,17 +428,6 @@ class SessionRegistry:
         """Return the account that has more than half of the sessions here, if one has."""
         accounts = self._accounts.items()
         return next((name for name, own in accounts if 2 * len(own) > len(self._clients)), None)
-
-    def _took_back(self, asking: str) -> bool:
-        """End the longest idle session of another account that has more than half of all sessions, so that
-        one client does not lock out the others. Return False if there is none."""
-        for name, clients in self._accounts.items():
-            if name != asking and 2 * len(clients) > self.limit:
-                idle = [client for client in clients.values() if client.idle]
-                if idle:
-                    self._end_soon(min(idle, key=lambda client: client.used))
-                    return True
-        return False
 
     def find(self, key: str, profile: Profile, principal: Principal) -> Client | None:
         """Return the session of this id if it belongs to this principal and profile."""

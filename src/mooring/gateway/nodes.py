@@ -199,8 +199,8 @@ class Cluster(ABC):
         """End the longest idle session of an account on any node, for one that `asking` opens.
 
         Args:
-            account: Whose limit is reached; `*`: that of all clients, then an account that has more than half
-                of all sessions loses one.
+            account: Whose limit is reached; `*`: that of all clients, then another account that has more than
+                half of all sessions loses one, or else `asking`.
             asking: The account that opens a session.
         """
         return False

@@ -158,6 +158,7 @@ class Routes:
         """Return the response; None if it was written as a stream."""
         started, status = time.monotonic(), 0
         more: dict[str, str] = {}
+        response: Response | None = None
         try:
             if self._cluster is None or (hop := request.headers.get(HOP)) is None:
                 self._forwarding.apply(request)
@@ -175,6 +176,8 @@ class Routes:
                 refused = status >= 400 and not request.records and request.route != "/ready"
                 if refused:
                     self.gateway.metrics.refused(status)
+                if response is not None:
+                    request.sent = len(response.body)
                 self.gateway.access_log.served(request, status, time.monotonic() - started, refused=refused)
         return response
 

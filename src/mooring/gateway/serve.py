@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import ssl
@@ -15,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from mooring.auth.cipher import key_secrets
+from mooring.concurrency import end_tasks, monotonic
 from mooring.config import default_lookup
 from mooring.config.audit import AuditSettings
 from mooring.config.formats import GUARDED
@@ -129,6 +129,7 @@ class Service:
     async def stop(self) -> None:
         """Refuse new requests, wait for running ones, and close everything."""
         runtime_of(self._host).config.vet = None
+        drained = monotonic() + self.gateway.settings.drain
         if self._cluster is not None and self.web is not None:
             await self._cluster.leave()
         if self.web is not None:
@@ -137,14 +138,12 @@ class Service:
         if self._cluster is not None and self.web is not None:
             self.gateway.draining = True
             await asyncio.sleep(self._cluster.grace)
-        await self.gateway.drain()
+        await self.gateway.drain(drained - monotonic())
         if self._cluster is not None:
             await self._cluster.stop()
         if self.web is not None:
             await self.web.stop()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         await self.gateway.close()
         self.log.close()
 
@@ -216,9 +215,10 @@ class Service:
         changed = [one.name for one in fields(new) if getattr(old, one.name) != getattr(new, one.name)]
         self.report = [f"gateway.{name} changed" for name in changed]
         if certificates is not None and self.certificates is not None:
-            self.certificates.settings = certificates.settings
+            before, self.certificates.settings = self.certificates.seen, certificates.settings
             await self.renew_certificate()
-            self.report.append(f"certificate loaded, valid until {self.certificates.expiry_date()}")
+            if self.certificates.seen != before:
+                self.report.append(f"certificate loaded, valid until {self.certificates.expiry_date()}")
         if "log" in changed:
             self.log.use(new.log)
         if self.web is not None:
@@ -417,41 +417,6 @@ async def _fetch(host: Host, url: str) -> bytes:
         return await response.content.read(MAX_JWKS_SIZE)
 
 
-GC_THRESHOLD = 50_000
-"""Allocations between two garbage collections. A call makes some hundreds, most of them short-lived."""
-
-
-async def wait_for_shutdown(
-    serving: Serving, warn: Callable[[str], None], note: Callable[[str], None], *, worker: bool = False
-) -> None:
-    """Wait for SIGTERM or SIGINT, in a worker also for the end of the process that started it. SIGHUP reloads
-    the configuration; clients stay connected.
-
-    `note` is called with what a reload did, `warn` with the reason for each configuration that is rejected.
-    """
-    loop = asyncio.get_running_loop()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD, 20, 50)
-    stop = asyncio.Event()
-    if sys.platform != "win32":
-        loop.add_signal_handler(signal.SIGTERM, stop.set)
-        loop.add_signal_handler(signal.SIGINT, stop.set)
-        if worker:
-            loop.add_reader(sys.stdin.fileno(), _stop_at_end, stop)
-    reloading = asyncio.create_task(reload_on_hangup(serving.gateway.host, warn, note, serving.service))
-    try:
-        await stop.wait()
-    finally:
-        reloading.cancel()
-
-
-def _stop_at_end(stop: asyncio.Event) -> None:
-    """Stop a worker when its standard input ends: the process that started it is gone."""
-    if not os.read(sys.stdin.fileno(), 1024):
-        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-        stop.set()
-
-
 async def reload_on_hangup(
     host: Host,
     warn: Callable[[str], None],
@@ -479,20 +444,31 @@ async def reload_on_hangup(
         rejected.cancel()
 
 
+_REPORTED = ("servers", "gateway", "warnings", "withheld")
+"""Parts of the configuration that are reported in more detail, or when they are read."""
+
+
 async def _reloaded(host: Host, service: Service | None) -> str:
     """Reload the configuration and say what that did."""
     if service is not None:
         service.report = []
-    events = host.events(ConfigApplied)
+    events, old = host.events(ConfigApplied), host.config
     try:
         await host.reload()
     finally:
         events.end()
     applied = [event async for event in events if isinstance(event, ConfigApplied)]
     parts: list[str] = []
+    known = {server.name: server for server in old.servers}
+    other = [one.name for one in host.config.servers if one.name in known and one != known[one.name]]
     for one in applied:
         done = (("started", one.started), ("stopped", one.stopped), ("restarted", one.restarted))
         parts += [f"{verb} {', '.join(names)}" for verb, names in done if names]
+        other = [name for name in other if name not in (*one.started, *one.restarted)]
+    parts += [f"changed {', '.join(other)}"] if other else []
+    for one in fields(old):
+        if one.name not in _REPORTED and getattr(old, one.name) != getattr(host.config, one.name):
+            parts.append(f"{one.name} changed")
     parts += [] if service is None else service.report
     return "; ".join(parts) or "nothing changed"
 

@@ -35,7 +35,8 @@ class Certificates:
         self.settings = settings
         self.expires: float | None = None
         """When the certificate in use expires, in seconds since 1970."""
-        self._seen: tuple[object, ...] = ()
+        self.seen: tuple[object, ...] = ()
+        """The files as they were when they were loaded."""
 
     def context(self) -> ssl.SSLContext:
         """Return a context with the certificates as they are now.
@@ -44,7 +45,7 @@ class Certificates:
             ConfigError: A file or reference cannot be used; the text never holds a key.
         """
         settings = self.settings
-        self._seen = self._state()
+        self.seen = self._state()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
@@ -74,7 +75,7 @@ class Certificates:
         while True:
             await asyncio.sleep(RECHECK)
             state = await asyncio.to_thread(self._state)
-            if state in (self._seen, failed):
+            if state in (self.seen, failed):
                 continue
             try:
                 await renew()

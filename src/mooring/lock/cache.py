@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -125,9 +125,7 @@ def pin_of(rows: Any) -> Pin:
                 ResourceTemplate(server=server, **_reading("uri_template", *row)) for row in templates
             ),
             prompts=tuple(_prompt(server, *row) for row in prompts),
-            extensions=tuple(
-                Extension(name=name, server=server, settings=given or EMPTY) for name, given in extensions
-            ),
+            extensions=_extensions(server, extensions),
             skills=tuple(_skill(server, *row) for row in skills),
             pages=None
             if pages is None
@@ -169,6 +167,10 @@ def _tool(
             "shape": None,
         }
     )
+
+
+def _extensions(server: str, rows: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Extension, ...]:
+    return tuple(Extension(name=name, server=server, settings=given or EMPTY) for name, given in rows)
 
 
 def _skill(
@@ -263,7 +265,7 @@ def read_prepared(raw: bytes) -> Lock:
 log = logger("mooring.lock")
 
 
-_CACHE_FORMAT = f"3.{FORMAT}"
+_CACHE_FORMAT = f"4.{FORMAT}"
 _KEPT = 512
 """Most servers in the cache; the least recently used are deleted."""
 
@@ -278,6 +280,7 @@ class _About(NamedTuple):
     tools: int
     templates: int
     prompts: int
+    extensions: list[tuple[str, Mapping[str, Any]]]
 
 
 class SnapshotCache:
@@ -287,6 +290,7 @@ class SnapshotCache:
         self._server, self._body = about.server, body
         self.protocol = about.protocol
         self.tools, self.templates, self.prompts = about.tools, about.templates, about.prompts
+        self.extensions = _extensions(about.server, about.extensions)
 
     @cached_property
     def pin(self) -> Pin | None:
@@ -321,9 +325,10 @@ def remember(pin: Pin) -> None:
         len(known.tools),
         len(known.templates),
         len(known.prompts),
+        [(one.name, one.settings) for one in known.extensions],
     )
     try:
-        keep(path, json.dumps(about).encode() + b"\n" + write_rows(pin), most=_KEPT)
+        keep(path, json.dumps(about, default=dict).encode() + b"\n" + write_rows(pin), most=_KEPT)
     except OSError as error:
         log.debug("No cache for server %r: %s", pin.server, error)
 
@@ -346,9 +351,9 @@ def _about(line: bytes) -> _About | None:
     """Return the facts of the first line; None if this version did not write it."""
     try:
         fields: list[Any] = json.loads(line)
-        version, server, mark, protocol, *counts = fields
+        _, _, _, protocol, *counts, _ = fields
         if isinstance(protocol, str | None) and all(isinstance(count, int) for count in counts):
-            return _About(version, server, mark, protocol, *counts)
+            return _About(*fields)
     except (ValueError, TypeError):
         pass
     return None

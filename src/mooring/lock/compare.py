@@ -205,8 +205,8 @@ def _merged(first: tuple[E, ...], second: tuple[E, ...]) -> tuple[E, ...]:
 
 
 def before_start(known: Snapshot) -> Snapshot:
-    """Return the snapshot of a pin before its server runs, without resources and without values of which the
-    pin has only a hash."""
+    """Return the snapshot of a pin before its server runs, without resources, without values of which the
+    pin has only a hash, and without tools of which an older version hashed who may use them."""
     return replace(
         known,
         resources=(),
@@ -215,6 +215,7 @@ def before_start(known: Snapshot) -> Snapshot:
             if entry.meta or entry.extra
             else entry
             for entry in known.tools
+            if "ui" not in entry.meta or "ui" in _held(entry.meta)
         ),
         pages=None,
         templates=tuple(replace(entry, extra=_held(entry.extra)) for entry in known.templates),

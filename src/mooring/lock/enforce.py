@@ -76,10 +76,17 @@ def memory_of(
 def _read(path: Path) -> Lock | None:
     """Return the lock of a file; an empty one, which approves nothing, if it cannot be read."""
     try:
-        return load_lock(path)
+        lock = load_lock(path)
     except LockError as problem:
         log.warning("the tools of the servers that the lock covers are not used: %s", problem)
         return Lock()
+    if lock is not None and (old := [name for name, pin in lock.servers.items() if not pin.whole]):
+        log.warning(
+            "an older version wrote the lock, which does not say who may use the tools of %s: they are "
+            "shown when the servers are connected. Run `mooring lock`.",
+            ", ".join(map(shown_name, old)),
+        )
+    return lock
 
 
 def _read_again(path: Path) -> Lock | None:
@@ -202,8 +209,8 @@ class LockEnforcer:
             self._fingerprints[name] += self._declared
             return self._recalled(name)
         pin = self._pins[name] = lock.servers.get(name)
-        known = pin is not None and pin.fingerprint == self._fingerprints[name]
-        if pin is None or not known:
+        # An older pin does not say which tools are for pages only: models see none before the server runs.
+        if pin is None or pin.fingerprint != self._fingerprints[name] or not pin.whole:
             return None
         offered = pin.snapshot
 
@@ -218,6 +225,7 @@ class LockEnforcer:
             tools=len(offered.tools),
             templates=len(offered.templates),
             prompts=len(offered.prompts),
+            extensions=offered.extensions,
         )
 
     def _lock_of(self, server: ServerConfig) -> Lock | None:
@@ -249,6 +257,7 @@ class LockEnforcer:
             tools=found.tools,
             templates=found.templates,
             prompts=found.prompts,
+            extensions=found.extensions,
         )
 
     def _as_remembered(self, snapshot: Snapshot) -> bool:

@@ -239,6 +239,8 @@ class PolicyEnforcer:
         plan = self._plan(tool)
         if plan.decision is not None:
             return plan.decision
+        if plan.only is not None and not plan.only.possible(arguments):
+            return plan.otherwise
         key = plan.key(arguments, context)
         if key is not None and (known := self._decisions.get(key)) is not None:
             return known

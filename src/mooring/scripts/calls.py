@@ -24,7 +24,16 @@ from mooring.scripts.plan import canonical
 from mooring.scripts.stubs import Stub
 from mooring.transport.message import FORWARDED, ForwardedRequest
 
-__all__ = ["CallsById", "ScriptCall", "ScriptCalls", "Settled", "Stopped", "encoded", "script_error"]
+__all__ = [
+    "CallsById",
+    "ScriptCall",
+    "ScriptCalls",
+    "Settled",
+    "Stopped",
+    "encoded",
+    "results_of",
+    "script_error",
+]
 
 MOST_PARALLEL = 16
 """Calls of one script that run at once; others wait."""
@@ -68,6 +77,8 @@ class ScriptCall:
         self.took = 0.0
         self.result: Result | None = None
         self.task: asyncio.Task[tuple[bool, bytes]] | None = None
+        self.outcome: tuple[bool, bytes] | Exception | None = None
+        """What the script gets, when the call has ended."""
 
     def document(self) -> dict[str, Any]:
         """Return the call for the result of the script."""
@@ -113,6 +124,8 @@ class ScriptCalls:
         self._parallel = asyncio.Semaphore(MOST_PARALLEL)
         self._started = self._ended = 0
         self._waiter: asyncio.Future[None] | None = None
+        self.ended: Callable[[], None] | None = None
+        """Called when a call has ended."""
 
     @staticmethod
     def arguments(stub: Stub, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,13 +149,7 @@ class ScriptCalls:
         tasks = [(id_, task) for id_ in pending if (task := calls[id_].task) is not None]
         while not (done := [one for one in tasks if one[1].done()]) and not lost.done():
             await self._change(lost)
-        results: list[Settled] = []
-        for id_, task in done:
-            ok, value = task.result()
-            if calls[id_].state == "unknown":
-                raise Stopped(_unknown(calls[id_]))
-            results.append((id_, ok, value))
-        return results
+        return results_of(calls, [id_ for id_, _ in done])
 
     async def _change(self, lost: asyncio.Future[int]) -> None:
         """Wait until a call ends or `lost` is done. `asyncio.wait` would need one more turn of the loop."""
@@ -159,9 +166,15 @@ class ScriptCalls:
 
     async def _made(self, call: ScriptCall) -> tuple[bool, bytes]:
         try:
-            return await self._answer(call)
+            call.outcome = await self._answer(call)
+            return call.outcome
+        except Exception as bug:
+            call.outcome = bug
+            raise
         finally:
             self._wake()  # this task is done when the waiting one continues
+            if self.ended is not None:
+                self.ended()
 
     async def _answer(self, call: ScriptCall) -> tuple[bool, bytes]:
         async with self._parallel:
@@ -213,6 +226,24 @@ class ScriptCalls:
                 is_error=is_error,
             )
         )
+
+
+def results_of(calls: Mapping[int, ScriptCall], ids: Iterable[int]) -> list[Settled]:
+    """Return the results of those of these calls that have ended.
+
+    Raises:
+        Stopped: It is not known whether one of them took effect.
+    """
+    results: list[Settled] = []
+    for id_ in ids:
+        call = calls[id_]
+        if isinstance(call.outcome, Exception):
+            raise call.outcome
+        if call.state == "unknown":
+            raise Stopped(_unknown(call))
+        if call.outcome is not None:
+            results.append((id_, *call.outcome))
+    return results
 
 
 async def cancel(calls: Iterable[ScriptCall]) -> None:

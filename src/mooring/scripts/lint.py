@@ -182,6 +182,8 @@ def _called(function: ast.expr) -> str:
 
 
 _LINE = re.compile(r"^main\.py:(\d+):\d+: (?:error|warning)\[([a-z-]+)\] (.*)$", re.MULTILINE)
+_UNDEFINED = re.compile(r"Name `(\w+)` used when not defined")
+_NO_MEMBER = re.compile(r"Object of type `\w+_Result\w*` has no attribute `(\w+)`")
 _MISTAKES = frozenset(
     (
         "call-non-callable",
@@ -219,5 +221,9 @@ def diagnostics(text: str) -> list[tuple[int, str]]:
             said = "the call is not awaited; write `await` before it"
         elif rule == "invalid-syntax" and "`return`" in said:
             said = "`return` outside a function; end the script with the value as its last expression"
+        elif (name := _UNDEFINED.fullmatch(said)) and name[1] in MODULES:
+            said = f"`{name[1]}` is not imported; add `import {name[1]}`"
+        elif member := _NO_MEMBER.fullmatch(said):
+            said = f'a result is a dict without attributes; write `["{member[1]}"]` instead of `.{member[1]}`'
         found[line, said] = None
     return sorted(found)[:MOST_PROBLEMS]

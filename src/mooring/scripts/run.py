@@ -24,6 +24,7 @@ from mooring.scripts.calls import (
     Settled,
     Stopped,
     cancel,
+    results_of,
     script_error,
     summary,
 )
@@ -208,12 +209,51 @@ class ScriptRun:
                 case "waiting":
                     if all(self._calls[id_].task is None for id_ in event["pending"]):
                         raise Stopped(self._skipped())
-                    results = await self._settled(self._calls, event["pending"])
-                    event, _ = await self._worker.results(results)
+                    event = await self._answered(event["pending"])
                 case "write":
                     event = await self._write(event["call"], code)
                 case _:
                     raise Stopped(self._problem(event))
+
+    async def _answered(self, pending: list[int]) -> dict[str, Any]:
+        """Give the script the results of its calls, without a turn of this task for each of them; return the
+        next event that is not about calls."""
+        assert self._worker is not None
+        worker, loop, waiting = self._worker, asyncio.get_running_loop(), list[int]()
+
+        def ended() -> None:
+            if len(waiting) > 1:
+                loop.call_soon(give)  # together with others that end now
+            else:
+                give()
+
+        def give() -> None:
+            try:
+                results = results_of(self._calls, waiting)
+            except Exception as problem:
+                worker.interrupt(problem)
+            else:
+                if results:
+                    waiting.clear()
+                    worker.give(results)
+
+        def wait(event: dict[str, Any]) -> bool:
+            self._heard(event)
+            event["calls"], event["printed"] = [], ""
+            if all(self._calls[id_].task is None for id_ in event["pending"]):
+                return False
+            waiting[:] = event["pending"]
+            give()
+            return True
+
+        worker.waiting, self._caller.ended = wait, ended
+        try:
+            waiting[:] = pending
+            loop.call_soon(give)
+            return (await worker.event())[0]
+        finally:
+            worker.waiting = self._caller.ended = None
+            waiting.clear()
 
     def _heard(self, event: dict[str, Any]) -> None:
         """Store the printed text, and start the calls that the script made."""

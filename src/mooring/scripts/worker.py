@@ -1,9 +1,9 @@
 """The worker process: runs one script at a time in the Monty interpreter, and asks the host for every call.
 
 Started by `workers.py` as a program, with an empty environment and its module paths as an argument. It
-confines itself, starts the interpreter as its child, and exchanges frames with the host over its pipes: the
-lengths of a JSON text and of binary data, then both. The host is trusted; the script is not. Each frame of
-the host makes the script run until it needs something.
+confines itself, starts two interpreters as its children (one runs the script, one checks its types before),
+and exchanges frames with the host over its pipes: the lengths of a JSON text and of binary data, then both.
+The host is trusted; the script is not. Each frame of the host makes the script run until it needs something.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import struct
 import sys
 import time
 import types
+from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO, cast
 
 HEAD = struct.Struct(">II")
@@ -29,7 +31,11 @@ LONGEST_SLEEP = 86_400.0
 """Seconds; the host ends the worker when the time of the script is over."""
 LONGEST_TRACEBACK = 4_000
 MOST_CHECKED = 32
-"""Programs that are remembered because they passed the check of types."""
+"""Programs that are remembered because they passed the check of types, and that one checker checks."""
+CHECKER_MEMORY = 16 << 20
+"""Bytes of values in the interpreter that checks types; programs do not run in it."""
+STOP = "mooring_types_checked"
+_FUTURE = re.compile(r"^from __future__ import (?:\([^)]*\)|.*)$", re.MULTILINE)
 
 
 class ValueTooLarge(Exception):
@@ -43,6 +49,8 @@ class Driver:
         self._monty, self._pool, self._lint, self._out = monty, pool, lint, out
         self._session: Any = None
         self._snapshot: Any = None
+        self._problem: Exception | None = None
+        """Why the script ended while the host was making its call."""
         self._printed: list[str] = []
         self._length = 0
         self._names: frozenset[str] = frozenset()
@@ -51,6 +59,7 @@ class Driver:
         self._new: list[dict[str, Any]] = []
         self._new_size = 0
         self._dry = False
+        self._checker = Checker(monty, pool, lint)
         self._checked: set[tuple[str, str]] = set()
 
     # --- frames ---------------------------------------------------------------------------------
@@ -73,11 +82,7 @@ class Driver:
             case "go":
                 self._answer_call()
             case "results":
-                self._run(
-                    lambda: self._snapshot.resume(
-                        {id_: self._settled(*one) for id_, *one in message["results"]}
-                    )
-                )
+                self._run(lambda: self._resumed(message["results"]))
             case "dump":
                 self._dump()
             case _:
@@ -89,7 +94,7 @@ class Driver:
     def _prepare(self, message: dict[str, Any]) -> None:
         self._close()
         self._printed, self._new, self._length = [], [], int(message.get("length", 0))
-        self._new_size = 0
+        self._new_size, self._problem = 0, None
         self._names, self._pausing = frozenset(message["names"]), frozenset(message["pausing"])
         self._calls_left, self._dry = int(message["calls"]), bool(message.get("dry"))
 
@@ -107,49 +112,38 @@ class Driver:
                 return self.send("invalid", problems=[(line, f"invalid syntax: {said}")])
         if tree is not None and (found := self._lint.problems(tree, self._names)):
             return self.send("invalid", problems=found)
-        memory, seconds = message["memory"], message["time"]
-        self._session = self._pool.checkout(
+        self._session = opened(
+            self._monty,
+            self._pool,
             limits={
-                "max_memory": memory,
-                "max_feed_duration_secs": seconds,
+                "max_memory": message["memory"],
+                "max_feed_duration_secs": message["time"],
                 "max_suspensions": 4 * self._calls_left + 1_000,
                 "max_recursion_depth": 500,
             },
-            type_check=True,
-            type_check_stubs=message["stubs"],
-            type_check_format="concise",
             os_policy=_policy(message),
         )
-        self._session.__enter__()
         return self._run(lambda: self._fed(code, message["stubs"]))
 
     def _fed(self, code: str, stubs: str) -> Any:
-        """Check the types, then start the program. Only certain mistakes stop it."""
+        """Check the types, then start the program."""
         if (code, stubs) not in self._checked:
-            try:
-                started = self._session.feed_start(code, print_callback=self._print)
-                self._remember(code, stubs)
-                return started
-            except self._monty.MontyTypingError as problem:
-                if found := self._lint.diagnostics(problem.display()):
-                    self.send("invalid", problems=found)
-                    return None
-            self._remember(code, stubs)
-        return self._session.feed_start(code, print_callback=self._print, skip_type_check=True)
-
-    def _remember(self, code: str, stubs: str) -> None:
-        """Keep a program that was checked, so that it is not checked again when it is run again."""
-        if len(self._checked) >= MOST_CHECKED:
-            self._checked.clear()
-        self._checked.add((code, stubs))
+            if found := self._checker.mistakes(code, stubs, self._system):
+                self.send("invalid", problems=found)
+                return None
+            if len(self._checked) >= MOST_CHECKED:
+                self._checked.clear()
+            self._checked.add((code, stubs))
+        return self._session.feed_start(code, print_callback=self._print)
 
     def _load(self, message: dict[str, Any], data: bytes) -> None:
         self._prepare(message)
-        self._session = self._pool.checkout(os_policy=_policy(message))
-        self._session.__enter__()
+        self._session = opened(self._monty, self._pool, os_policy=_policy(message))
         self._run(lambda: self._session.load_snapshot(data, print_callback=self._print))
 
     def _dump(self) -> None:
+        if self._problem is not None:
+            return self._run(lambda: self._resumed(()))
         data = self._snapshot.dump()
         self._close()
         if len(data) > LARGEST_SNAPSHOT:
@@ -258,7 +252,23 @@ class Driver:
             return None
         self._calls_left -= 1
         self._new.append(call)
+        if snapshot.allow_eager_await:
+            return self._awaited(snapshot)
         return snapshot.resume({"future": ...})
+
+    def _awaited(self, snapshot: Any) -> None:
+        """Send a call that the script awaits at once. The interpreter goes on to the `await` meanwhile."""
+        self.send("waiting", pending=[snapshot.call_id])
+        try:
+            self._snapshot = snapshot.resume({"future": ...})
+        except Exception as problem:
+            self._problem = problem
+
+    def _resumed(self, results: Iterable[tuple[int, bool, Any]]) -> Any:
+        """Give the script the results of calls."""
+        if self._problem is not None:
+            raise self._problem
+        return self._snapshot.resume({id_: self._settled(ok, value) for id_, ok, value in results})
 
     def _answer_call(self) -> None:
         """Continue after a call that the host has started."""
@@ -285,6 +295,82 @@ class Driver:
             self.send("limit", text=f"it printed more than {LONGEST_OUTPUT:,} characters")
             _end()
         self._printed.append(text)
+
+
+class Checker:
+    """Checks the types of programs in an interpreter of its own, which keeps the types of the library."""
+
+    def __init__(self, monty: Any, pool: Any, lint: Any) -> None:
+        self._monty, self._pool, self._lint = monty, pool, lint
+        self._session: Any = None
+        self._stubs = ""
+        self._count = 0
+
+    def mistakes(self, code: str, stubs: str, system: Callable[[Any], Any]) -> list[tuple[int, str]]:
+        """Return the mistakes of a program, each with its line; only certain ones. `system`: answers calls of
+        the operating system."""
+        known = self._session is not None
+        try:
+            return self._mistakes(code, stubs, system)
+        except self._monty.MontyCrashedError:
+            self.close()
+            if not known:
+                raise
+        return self._mistakes(code, stubs, system)  # its interpreter had ended before
+
+    def _mistakes(self, code: str, stubs: str, system: Callable[[Any], Any]) -> list[tuple[int, str]]:
+        monty = self._monty
+        self._open(stubs)
+        try:
+            # The first statement stops the program when its types have been checked.
+            snapshot = self._session.feed_start(f"{STOP}()\n{_FUTURE.sub(_blank, code)}")
+            while snapshot.function_name != STOP:
+                snapshot = system(snapshot)
+            snapshot.resume({"exc_type": "RuntimeError", "message": "checked"})
+        except monty.MontyTypingError as problem:
+            return [(line - 1, text) for line, text in self._lint.diagnostics(problem.display())]
+        except (monty.MontyRuntimeError, monty.MontySyntaxError):
+            pass  # it was stopped, or the interpreter says the same when it starts the program
+        return []
+
+    def _open(self, stubs: str) -> None:
+        self._count += 1
+        if self._session is not None and stubs == self._stubs and self._count <= MOST_CHECKED:
+            return
+        self.close()
+        self._stubs, self._count = stubs, 1
+        self._session = opened(
+            self._monty,
+            self._pool,
+            type_check=True,
+            type_check_stubs=f"{stubs}\ndef {STOP}() -> None: ...\n",
+            type_check_format="concise",
+            limits={"max_memory": CHECKER_MEMORY, "max_feed_duration_secs": 1.0},
+        )
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.__exit__(None, None, None)
+
+
+def opened(monty: Any, pool: Any, **settings: Any) -> Any:
+    """Return a session of an interpreter. One that has ended while it was not used is replaced."""
+    for more in (True, True, False):
+        session = pool.checkout(**settings)
+        try:
+            session.__enter__()
+        except monty.MontyCrashedError:
+            if more:
+                continue
+            raise
+        return session
+    raise AssertionError
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Return a statement of as many lines: an import of the future must be the first one."""
+    return "pass" + "\n" * found[0].count("\n")
 
 
 def plain(value: Any, largest: int) -> tuple[Any, int]:
@@ -395,7 +481,7 @@ def main() -> None:
     pool = monty.Monty(
         binary_path=setup["binary"],
         min_processes=1,
-        max_processes=1,
+        max_processes=2,  # one runs programs, one checks their types
         checkout_timeout=10,
         request_timeout=setup["longest"],
     )

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -89,6 +90,17 @@ def _binary() -> str | None:
     return next((str(path) for one in schemes if (path := Path(one) / name).is_file()), None)
 
 
+class _WorkerOutput(asyncio.Protocol):
+    """Receives what a worker writes at once: asyncio's own protocol would need one more turn of the loop."""
+
+    def __init__(self, received: Callable[[bytes], None], own: asyncio.BaseProtocol) -> None:
+        self._received = received
+        self.connection_lost = own.connection_lost
+
+    def data_received(self, data: bytes) -> None:
+        self._received(data)
+
+
 class Worker(asyncio.SubprocessProtocol):
     """One worker process. Each frame that is sent has one event as its answer."""
 
@@ -98,6 +110,8 @@ class Worker(asyncio.SubprocessProtocol):
         """Done when the process has ended."""
         self.pid = 0
         self.idle: asyncio.TimerHandle | None = None
+        self.waiting: Callable[[dict[str, Any]], bool] | None = None
+        """Called with each event `waiting`; returns whether it handles it."""
         self._transport: asyncio.SubprocessTransport | None = None
         self._in: Any = None
         self._received = bytearray()
@@ -140,8 +154,13 @@ class Worker(asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.SubprocessTransport", transport)
         self.pid, self._in = self._transport.get_pid(), self._transport.get_pipe_transport(0)
+        out = cast("asyncio.ReadTransport", self._transport.get_pipe_transport(1))
+        out.set_protocol(_WorkerOutput(self._read, out.get_protocol()))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._read(data)
+
+    def _read(self, data: bytes) -> None:
         received = self._received
         received += data
         while len(received) >= HEAD.size:
@@ -157,9 +176,12 @@ class Worker(asyncio.SubprocessProtocol):
             except ValueError:
                 self._ended = True
                 break
-            self._events.append((event, bytes(received[end : end + more])))
+            binary = bytes(received[end : end + more])
             del received[: end + more]
-        self._wake()
+            if event["event"] != "waiting" or self.waiting is None or not self.waiting(event):
+                self._events.append((event, binary))
+        if self._events or self._ended:
+            self._wake()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == 1:
@@ -187,11 +209,14 @@ class Worker(asyncio.SubprocessProtocol):
         return await self.event()
 
     async def results(self, results: list[tuple[int, bool, bytes]]) -> tuple[dict[str, Any], bytes]:
-        """Give the script the results of calls, each with its id, whether it succeeded, and its JSON; return
-        the next event."""
+        """Give the script the results of calls; return the next event."""
+        self.give(results)
+        return await self.event()
+
+    def give(self, results: list[tuple[int, bool, bytes]]) -> None:
+        """Give the script the results of calls, each with its id, whether it succeeded, and its JSON."""
         parts = [b"[%d,%s,%s]" % (id_, b"true" if ok else b"false", value) for id_, ok, value in results]
         self._send(b'{"do":"results","results":[' + b",".join(parts) + b"]}", b"")
-        return await self.event()
 
     def _send(self, text: bytes, data: bytes) -> None:
         self._in.write(HEAD.pack(len(text), len(data)) + text + data)
@@ -205,6 +230,11 @@ class Worker(asyncio.SubprocessProtocol):
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         return self._events.popleft()
+
+    def interrupt(self, problem: Exception) -> None:
+        """Let `event` raise an exception."""
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(problem)
 
     def lost(self) -> WorkerLost:
         """Return the error that says how the process ended."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from logging import INFO
 from typing import TYPE_CHECKING
 
 from mooring.concurrency import EventHub, OrderedCallback, Tasks
@@ -153,6 +154,13 @@ class CatalogBuilder:
         elif self._index[0] is not catalog:
             self._index = (catalog, self._index[1].updated(catalog))
         return self._index[1]
+
+    async def build_index(self) -> None:
+        """Build the search index in a thread if there is none: thousands of tools would block the loop."""
+        catalog = self.catalog
+        if self._index is None:
+            built = await asyncio.to_thread(Index.of, catalog, self.pins.lock)
+            self._index = self._index or (catalog, built)
 
     @property
     def style(self) -> Style:
@@ -321,7 +329,8 @@ class CatalogBuilder:
         catalog, budget = self.catalog, self._current.config.discovery_budget
         globs = {name: server.always for name, server in self._table.configs.items() if server.always}
         planned = plan_exposure(catalog, mode, budget, always_shown(catalog, globs))
-        if mode == "auto" and planned.discovery and not self._discovery_logged:
+        logs = mode == "auto" and planned.discovery and not self._discovery_logged
+        if logs and log.isEnabledFor(INFO):  # the sum takes long for thousands of tools
             self._discovery_logged = True
             log.info(
                 "discovery switched on: tools=%d tokens=%d discovery_budget=%d; models see tools_groups, "

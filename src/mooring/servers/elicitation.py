@@ -134,9 +134,14 @@ class ElicitationHandler:
 async def _asked(ask: OnElicit, asked: Elicitation) -> Answer:
     """Return the answer of the application; an exception or an invalid answer is logged and cancels."""
     try:
-        answer: Answer | None = await call_back(ask, asked)
+        answer: object = await call_back(ask, asked)
         if answer is None:
             return asked.cancel()
+        if not isinstance(answer, Answer):
+            kind = type(answer).__name__
+            raise TypeError(
+                f"on_elicit must return an Answer, such as question.accept(...), or None, not {kind}"
+            )
         return asked.accept(answer.content) if answer.action == "accept" else answer
     except Exception:
         log.exception("elicitation cancelled: on_elicit failed, server=%s", asked.server)

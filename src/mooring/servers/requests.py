@@ -78,7 +78,7 @@ class ConcurrencyLimiter:
         """Take a permit, waiting for it in the queue for up to `timeout` seconds.
 
         Raises:
-            Full: the queue already holds `max_queue` requests.
+            QueueFull: the queue already holds `max_queue` requests.
             TimeoutError: no permit became free in time.
         """
         if self.take(limit):
@@ -179,7 +179,7 @@ class RequestSender:
         Raises:
             CallError, AuthNeeded: There is no result.
         """
-        started = concurrency.monotonic()
+        started = sent = concurrency.monotonic()
         probe = self._admitted(about, started)
         counted = False
         self._under_way += 1
@@ -191,7 +191,8 @@ class RequestSender:
                 if self.supervisor.guard is not None and method in GUARDED:
                     live = await self._guarded(method, params, about, end)
                 self._check_visibility(method, params)
-                left = max(end - concurrency.monotonic(), 0.0)
+                sent = concurrency.monotonic()
+                left = max(end - sent, 0.0)
                 if self.supervisor.lease is not None:
                     self._check_lease(about)
                 try:
@@ -205,7 +206,8 @@ class RequestSender:
                     if self.supervisor.guard is not None and method in GUARDED:
                         live = await self._guarded(method, params, about, end)
                     self._check_visibility(method, params)
-                    left = max(end - concurrency.monotonic(), 0.0)
+                    sent = concurrency.monotonic()
+                    left = max(end - sent, 0.0)
                     if self.supervisor.lease is not None:
                         self._check_lease(about)
                     result = await self._last(live, method, params, left, idle, on_progress, meta)
@@ -214,7 +216,7 @@ class RequestSender:
                 counted = True
                 return result
             except WireError as fault:
-                counted = self._count_fault(fault)
+                counted = self._count_fault(fault, sent)
                 elapsed, words = concurrency.monotonic() - started, fault.failure_reason
                 server, redact = self.supervisor.config.name, self.supervisor.redact
                 raise_alone(call_error(fault, server, about, elapsed, words, redact))
@@ -262,8 +264,10 @@ class RequestSender:
             raise
         except MooringError as problem:
             fault = WireError(str(problem), kind="refused", outcome="not sent")
-            # A failed connection counts once, for any number of waiting callers.
-            fault.news, self._known = problem is not self._known, problem
+            # A failed connection counts once, for any number of waiting callers. A caller that could not wait
+            # for it says nothing about the server: the attempt goes on, and has its own timeout.
+            fault.news = problem is not self._known and concurrency.monotonic() < end
+            self._known = problem
             raise fault from problem
 
     async def _guarded(
@@ -371,9 +375,12 @@ class RequestSender:
             )
             raise CallTimeout(problem, server=name, tool=about, elapsed=timeout, outcome="not sent") from None
 
-    def _count_fault(self, fault: WireError) -> bool:
+    def _count_fault(self, fault: WireError, sent: float) -> bool:
         if not fault.news:
             return False  # one lost connection counts as one failure, for any number of calls
+        if fault.kind == "timeout":
+            limit, idle = self.supervisor.config.call_limits(None)
+            return self._breaker.timed_out(sent, concurrency.monotonic(), min(limit, idle or limit))
         if fault.kind in HEALTHY:
             self._breaker.succeeded()
         elif fault.kind != "status" or (fault.status or 0) >= 500:

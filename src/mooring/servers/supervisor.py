@@ -437,7 +437,8 @@ class Supervisor(StateReporter):
                 self.notices.attach(live, freshness)
                 channel.spawn(freshness.run)
                 self.lists.begin(freshness)
-                listed = await live.list(self.config.list_timeout, self.snapshot.extensions)
+                before = self._listed or self._known  # a cached snapshot is not built for this
+                listed = await live.list(self.config.list_timeout, before.extensions if before else ())
                 listed = doubted(listed, self.attempts.seen)
                 snapshot = await compared(self._listed, self.extend(listed))
                 if self.log_level is not None:

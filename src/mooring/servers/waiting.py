@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +26,7 @@ __all__ = [
     "RefreshReport",
     "ToolView",
     "absence",
+    "absence_of_resource",
     "await_tool",
     "gather",
     "healthy",
@@ -189,23 +190,36 @@ async def await_tool(manager: ServerManager, tool: str, view: ToolView, *, withh
 
 def absence(manager: ServerManager, tool: str, view: ToolView) -> Absence | None:
     """Return the server that may own `tool` and is not connected, with a hint; None if there is none."""
-    absent = [
-        _lasting(status, manager)
-        for status in manager.status()
-        if status.state != "connected"
-        and view.admits(status.name)
-        and may_belong(tool, status.name, view.style)
-    ]
-    if not absent:
-        return None
+    absent = _absentees(manager, lambda name: view.admits(name) and may_belong(tool, name, view.style))
     # With nested names (`a`, `a_b`) the longest prefix owns the tool; with raw names any server may.
     absent.sort(key=lambda status: (-len(prefix(status.name, view.style)), status.name))
-    first = absent[0]
-    named = absent[:1] if view.style != "raw" else absent[:3]
+    return _described(manager, absent[:1] if view.style != "raw" else absent[:3])
+
+
+def absence_of_resource(manager: ServerManager) -> Absence | None:
+    """Return the servers that may have any resource and are not connected, with a hint; those that need a
+    login first, disabled ones not at all. None if there is none."""
+    absent = _absentees(manager, lambda name: manager.may_offer(name, "resources"))
+    absent = [status for status in absent if status.state != "disabled"]
+    absent.sort(key=lambda status: (status.state != "needs-auth", status.name))
+    return _described(manager, absent[:3])
+
+
+def _absentees(manager: ServerManager, wanted: Callable[[str], bool]) -> list[ServerStatus]:
+    return [
+        _lasting(status, manager)
+        for status in manager.status()
+        if status.state != "connected" and wanted(status.name)
+    ]
+
+
+def _described(manager: ServerManager, absent: Sequence[ServerStatus]) -> Absence | None:
+    if not absent:
+        return None
     return Absence(
-        server=first.name,
-        state=first.state,
-        hint=" ".join(_absent(status, _login_helps(status, manager)) for status in named),
+        server=absent[0].name,
+        state=absent[0].state,
+        hint=" ".join(_absent(status, _login_helps(status, manager)) for status in absent),
     )
 
 

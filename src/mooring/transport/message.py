@@ -172,16 +172,17 @@ def _has_infinities(value: Any) -> bool:
     containers: list[Any] = [(value,)]
     left = WALKED
     for container in containers:  # grows during the iteration
-        items = cast("dict[str, Any]", container).values() if isinstance(container, dict) else container
-        if left > 0 and (left := left - len(items)) <= 0:
+        items: Iterable[Any] = container.values() if container.__class__ is dict else container
+        if left > 0 and (left := left - len(container)) <= 0:
             # Many values: search an encoded form made in C, 5 ms instead of 70 for 60,000 schemas.
             packed = marshal.dumps(value)
             if not any(infinity in packed for infinity in _INFINITY_BYTES):
                 return False
-        for item in cast("Iterable[Any]", items):
-            if isinstance(item, dict | list):
+        for item in items:
+            kind = item.__class__  # this runs for every message: `isinstance` takes twice as long
+            if kind is dict or kind is list:
                 containers.append(item)
-            elif isinstance(item, float) and item in _INFINITIES:
+            elif kind is float and item in _INFINITIES:
                 return True
     return False
 

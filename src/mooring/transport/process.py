@@ -497,8 +497,8 @@ def _signal_group(pid: int, name: str | None) -> bool:
 
 
 @atexit.register
-def _end_all() -> None:  # pyright: ignore[reportUnusedFunction]
-    """Kill the servers that still run when the interpreter ends."""
+def end_processes() -> None:
+    """Kill the servers that still run. Called when the interpreter ends."""
     subreaper_client.end_all()
     for pid, owner in list(_alive.items()):
         if owner == os.getpid():

@@ -1,7 +1,8 @@
 """A console over many servers, for the tests of speed: python -m tests.console.browser.load SERVERS TOOLS
 
 Prints `{"url": …}`. A line `calls SECONDS RATE` on standard input makes that many calls per second; it prints
-`{"calls": N}` when they are done. The end of standard input ends it.
+`{"calls": N, "gap": MS}` when they are done: `gap` is the most CPU time that the event loop spent since the console was
+started without running a timer that was due. The end of standard input ends it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from mooring import Host
 from mooring.console.app import serve_console
 from mooring.console.inbox import Inbox
 from mooring.console.wire import Wire
+from mooring.gateway.shutdown import collect_seldom
 from mooring.testing import FakeServer
 
 WORDS = "list create update delete search export merge review archive assign close open read write copy move".split()
@@ -58,8 +60,23 @@ async def calls(host: Host, seconds: float, rate: float) -> int:
     return made
 
 
+class Gaps:
+    """Measures how long the event loop is busy, in CPU time: other programs do not count."""
+
+    def __init__(self) -> None:
+        self.worst = 0.0
+
+    async def follow(self) -> None:
+        last = time.thread_time()
+        while True:
+            await asyncio.sleep(0.001)
+            now = time.thread_time()
+            self.worst, last = max(self.worst, now - last), now
+
+
 async def main(servers: int, tools: int) -> None:
-    inbox, wire = Inbox(), Wire()
+    collect_seldom()
+    inbox, wire, gaps = Inbox(), Wire(), Gaps()
     async with AsyncExitStack() as stack:
         stack.enter_context(wire.following())
         offers = [server(number, tools // servers + (number < tools % servers)) for number in range(servers)]
@@ -67,6 +84,8 @@ async def main(servers: int, tools: int) -> None:
             await stack.enter_async_context(one)
         host = await stack.enter_async_context(Host([one.http() for one in offers], lock=False, home=None))
         await host.ready(120)
+        following = asyncio.create_task(gaps.follow())
+        stack.callback(following.cancel)
         running, address = await stack.enter_async_context(serve_console(host, inbox, wire, 0))
         print(json.dumps({"url": f"{address}?token={running.access.ticket()}"}), flush=True)
         reader = asyncio.StreamReader()
@@ -75,7 +94,8 @@ async def main(servers: int, tools: int) -> None:
         )
         while line := await reader.readline():
             _, seconds, rate = line.split()
-            print(json.dumps({"calls": await calls(host, float(seconds), float(rate))}), flush=True)
+            made = await calls(host, float(seconds), float(rate))
+            print(json.dumps({"calls": made, "gap": gaps.worst * 1000}), flush=True)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -410,6 +410,71 @@ async def test_the_page_of_an_app_reaches_neither_the_console_nor_its_own_origin
                 " return [f.getAttribute('sandbox'), new URL(f.src).origin !== location.origin]; })()"
             )
             assert frame == ["allow-scripts", True]
+
+
+GREETS = """<!doctype html><p>app</p><script>
+addEventListener("message", (event) => { if (event.data && event.data.id === 1) {
+  parent.postMessage({jsonrpc: "2.0", method: "ui/notifications/initialized", params: {}}, "*");
+  parent.postMessage({jsonrpc: "2.0", id: 2, method: "tools/call", params: {name: "seen", arguments: {}}}, "*"); } });
+parent.postMessage({jsonrpc: "2.0", id: 1, method: "ui/initialize", params: {protocolVersion: "2026-01-26",
+  appInfo: {name: "app", version: "1"}, appCapabilities: {}}}, "*");
+</script>"""
+
+
+@asynccontextmanager
+async def tunnel(target: int) -> AsyncIterator[int]:
+    """Another port that leads to the console, as `ssh -L` makes it."""
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection("127.0.0.1", target)
+        await asyncio.gather(copy(reader, there[1]), copy(there[0], writer))
+
+    server = await asyncio.start_server(connect, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def test_the_page_of_a_tool_is_shown_at_localhost_and_explained_at_other_addresses(
+    browser: Chromium, config: Any, project: Path
+) -> None:
+    server = FakeServer("app")
+    meta = {"ui": {"resourceUri": "ui://app/view"}}
+    server.define({"name": "show", "inputSchema": {"type": "object"}, "_meta": meta}, "shown")
+    server.define(
+        {"name": "seen", "inputSchema": {"type": "object"}, "_meta": {"ui": {"visibility": ["app"]}}}, "x"
+    )
+    server.resource("ui://app/view", GREETS, mime_type="text/html;profile=mcp-app")
+    async with server, console(project, config({"mcpServers": {"app": entry(server)}})) as running:
+        page = await logged_in(browser, running)
+        (cookie,) = (await page.send("Network.getCookies", urls=[running.base]))["cookies"]
+        local = running.base.replace("127.0.0.1", "localhost")
+        await page.send("Network.setCookie", url=local, name=cookie["name"], value=cookie["value"])
+
+        async def show(address: str) -> None:
+            await page.open(address)
+            await page.until("location.hash = '#/tools', document.body.innerText.includes('mcp_app_show')")
+            await page.js("location.hash = '#/try/mcp_app_show'")
+            await page.click("button[type=submit]", "Call")
+
+        await show(local)
+        async with asyncio.timeout(30):
+            while not server.calls("seen"):
+                await asyncio.sleep(0.05)
+        assert page.problems == []
+        async with tunnel(running.port) as port:
+            await show(running.base.replace(str(running.port), str(port)))
+            await page.shows(f"opened at {running.origin}/", ".app-frame.problem")
+            assert await page.js("document.querySelector('.app-frame iframe') === null")
+        assert len(server.calls("seen")) == 1
 
 
 async def test_the_origin_of_apps_serves_nothing_else(browser: Chromium, config: Any, project: Path) -> None:

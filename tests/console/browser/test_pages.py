@@ -148,6 +148,16 @@ async def test_every_page_is_clean_accessible_and_fits(browser: Chromium, config
             if os.environ.get("MOORING_SCREENSHOTS") and address in ("servers", addresses["try"]):
                 await small_picture(page, painter, DOCS / f"{address.split('/')[0]}-narrow.png")
             findings[f"{address} at 400"] = [*await page.axe(), *await too_wide(page)]
+        await show(page, "tools")
+        # Where names are cut, their ends are seen: they tell tools of one server from each other.
+        ends = await page.js(
+            "[...document.querySelectorAll('.grid-row .end-cut > .strong')].map((e) => [e.textContent,"
+            " e.getBoundingClientRect().right <= e.parentElement.getBoundingClientRect().right + 1])"
+        )
+        assert ["mcp_github_create_issue", True] in ends
+        assert [name for name, seen in ends if not seen] == []
+        await show(page, "nonsense/x")
+        await page.shows("There is no such page")
         assert {where: found for where, found in findings.items() if found} == {}
         assert page.problems == []
 

@@ -5,6 +5,8 @@ import { confirmed, messageOf, toast } from "./ui.js";
 
 const TALLEST = 900;
 const MOST_WAITING = 256;
+/** Milliseconds after which a page that says nothing is explained. */
+const SILENT = 8000;
 
 /**
  * @param {{ api: import("./api.js").Api }} context
@@ -33,6 +35,7 @@ function createFrame({ context: { api }, tool, run }) {
   const fromFrame = (event) => {
     if (!view || event.source !== frame.contentWindow) return;
     if (event.data === null || typeof event.data !== "object" || event.data.jsonrpc !== "2.0") return;
+    quiet();
     if (waiting.length >= MOST_WAITING) {
       close();
       node.textContent = "The page of this tool was closed: it sent too many messages.";
@@ -40,6 +43,17 @@ function createFrame({ context: { api }, tool, run }) {
     }
     waiting.push(event.data);
     if (!sending) void pump();
+  };
+
+  const note = document.createElement("p");
+  let silent = 0;
+  const explain = () => {
+    note.textContent = `The page has sent nothing yet. If it stays empty, the browser cannot reach ${api.session?.sandbox}: open the console on the machine where it runs.`;
+    node.append(note);
+  };
+  const quiet = () => {
+    clearTimeout(silent);
+    note.remove();
   };
 
   const pump = async () => {
@@ -52,7 +66,7 @@ function createFrame({ context: { api }, tool, run }) {
   };
 
   const open = async () => {
-    const answer = await api.post("view-open", { tool, id: run });
+    const answer = await api.post("view-open", { tool, id: run, origin: location.origin });
     if (ended) return void api.post("view-close", { view: answer.view }).catch(() => undefined);
     const origin = new URL(answer.url).origin;
     if (origin === location.origin || origin !== api.session?.sandbox)
@@ -74,10 +88,12 @@ function createFrame({ context: { api }, tool, run }) {
     frame.title = `Page of ${tool}`;
     frame.src = answer.url;
     node.append(frame);
+    silent = setTimeout(explain, SILENT);
   };
 
   const close = () => {
     ended = true;
+    quiet();
     source?.close();
     removeEventListener("message", fromFrame);
     frame.remove();

@@ -7,7 +7,7 @@ import { createKeys } from "./keys.js";
 import { current, link } from "./router.js";
 import { Store } from "./store.js";
 import { switchTheme, themeName } from "./theme.js";
-import { button, failure, iconButton, loading } from "./ui.js";
+import { button, empty, failure, iconButton, loading } from "./ui.js";
 import activity from "./pages/activity.js";
 import add from "./pages/add.js";
 import changes from "./pages/changes.js";
@@ -106,6 +106,8 @@ function body(page, route) {
   if (linkState === "ended") return ended();
   if (problem) return h("div", { class: "page" }, failure(problem, start));
   if (!store.loaded) return h("div", { class: "page" }, loading("Loading the console …"));
+  if (route.page && route.page !== page.id)
+    return h("div", { class: "page" }, empty("There is no such page", "Choose one in the navigation."));
   let view = made.get(page.id);
   if (!view) made.set(page.id, (view = page.make(context)));
   try {

@@ -89,6 +89,11 @@ export function foreign(text, classes = "") {
   return h("bdi", { class: `foreign ${classes}`, dir: "auto" }, typeof text === "string" ? ordered(text) : text);
 }
 
+/** A name that is cut at its beginning: its end tells it from others. @param {string} text @param {string} [classes] */
+export function endOf(text, classes = "") {
+  return h("span", { class: "end-cut", title: text }, foreign(text, classes));
+}
+
 /** @param {string} title @param {Child} about @param {...Child} actions */
 export function empty(title, about, ...actions) {
   return h(

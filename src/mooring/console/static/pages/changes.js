@@ -51,7 +51,7 @@ function make(context) {
           : [
               "There is no lock. Write one with ",
               command("mooring lock"),
-              ", then start the console again: from then on changed tools wait here for approval.",
+              ": from then on changed tools wait here for approval.",
             ],
       ),
       shown.length
@@ -162,7 +162,7 @@ function side(title, mark, tone, text, other) {
             .map((line, index) =>
               h(
                 "span",
-                { key: String(index), class: `diff-line ${known.has(line) ? "" : tone}`, dir: "auto" },
+                { key: String(index), class: `diff-line ${known.has(line) ? "" : tone}`, dir: "ltr" },
                 `${known.has(line) ? "  " : `${mark} `}${line}\n`,
               ),
             ),

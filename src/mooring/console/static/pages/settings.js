@@ -151,18 +151,22 @@ function columns() {
       cell: (row) =>
         h(
           "span",
-          { class: "path" },
-          row.path.map((part, index) => [
-            index ? h("span", { class: "muted", key: `d${index}` }, ".") : null,
-            foreign(part, index === row.path.length - 1 ? "strong" : ""),
-          ]),
+          { class: "end-cut", title: row.path.join(".") },
+          h(
+            "span",
+            { class: "path" },
+            row.path.map((part, index) => [
+              index ? h("span", { class: "muted", key: `d${index}` }, ".") : null,
+              foreign(part, index === row.path.length - 1 ? "strong" : ""),
+            ]),
+          ),
         ),
     },
     {
       id: "value",
       title: "Value",
       width: "minmax(120px, 2fr)",
-      cell: (row) => h("code", { class: "foreign", dir: "auto" }, short(row.value)),
+      cell: (row) => h("code", { class: "foreign", dir: "ltr" }, short(row.value)),
     },
     {
       id: "file",
@@ -174,7 +178,7 @@ function columns() {
         row.file
           ? h(
               "span",
-              { class: "muted foreign end-cut", title: row.file },
+              { class: "muted foreign", title: row.file },
               `${base(row.file)}${row.line ? `:${row.line}` : ""}`,
               row.effective ? "" : " (overridden)",
             )
@@ -214,7 +218,7 @@ function details({ api, repaint }, row, draft, done) {
       "Value",
       typeof row.value === "object" && row.value !== null
         ? jsonView(row.value, "Value")
-        : h("code", { class: "wrap-any", dir: "auto" }, short(row.value)),
+        : h("code", { class: "wrap-any", dir: "ltr" }, short(row.value)),
     ),
     section(
       "Change it",

@@ -24,6 +24,7 @@ import {
   section,
   split,
   statePill,
+  endOf,
 } from "../ui.js";
 
 /** @typedef {import("../contract.js").Tool} Tool */
@@ -180,7 +181,7 @@ function columns(locked) {
         h(
           "div",
           { class: "two" },
-          foreign(row.name ?? row.remote, "strong mono"),
+          endOf(row.name ?? row.remote, "strong mono"),
           h(
             "span",
             { class: "sub muted foreign", dir: "auto" },
@@ -214,7 +215,7 @@ function columns(locked) {
     {
       id: "shown",
       title: "Shown",
-      width: "110px",
+      width: "128px",
       wide: true,
       sort: (row) => row.shown,
       cell: (row) => h("span", { class: "muted" }, row.hidden ? "hidden" : (SHOWN[row.shown] ?? row.shown)),

@@ -23,6 +23,7 @@ import {
   loading,
   section,
   statePill,
+  endOf,
 } from "../ui.js";
 import { inboxCard } from "./inbox.js";
 
@@ -134,7 +135,7 @@ class TryState {
                 h(
                   "div",
                   { class: "two" },
-                  foreign(row.name, "strong mono"),
+                  endOf(row.name ?? row.remote, "strong mono"),
                   h("span", { class: "sub muted foreign", dir: "auto" }, row.title ?? row.summary),
                 ),
             },
@@ -162,8 +163,8 @@ class TryState {
         "header",
         { class: "stack tight" },
         h("h2", { class: "mono wrap-any" }, foreign(name)),
-        tool.title && h("p", { class: "strong", dir: "auto" }, tool.title),
-        h("p", { class: "prose muted", dir: "auto" }, tool.description),
+        tool.title && h("p", { class: "prose strong few-lines", dir: "auto" }, tool.title),
+        h("p", { class: "prose muted few-lines", dir: "auto" }, tool.description),
         h(
           "p",
           { class: "muted" },
@@ -345,7 +346,7 @@ class TryState {
               "a",
               { href: link("try", [tool], { run: run.id }), "aria-current": run.id === shown ? "true" : null },
               statePill(run.state, clock(run.started)),
-              h("code", { class: "foreign", dir: "auto" }, run.arguments),
+              h("code", { class: "foreign", dir: "ltr" }, run.arguments),
               h("span", { class: "muted" }, milliseconds(run.ms)),
             ),
             run.state !== "running" &&

@@ -173,7 +173,7 @@ function columns() {
       title: "Text",
       width: "minmax(120px, 2fr)",
       wide: true,
-      cell: (row) => h("span", { class: "muted mono foreign", dir: "auto" }, row.preview),
+      cell: (row) => h("span", { class: "muted mono foreign", dir: "ltr" }, row.preview),
     },
     {
       id: "size",
@@ -188,6 +188,7 @@ function columns() {
       title: "Latency",
       width: "80px",
       end: true,
+      wide: true,
       cell: (row) => (row.ms === null ? "" : milliseconds(row.ms)),
     },
   ];
