@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
 
+from mooring.cluster.forward import PeerNode
 from mooring.cluster.peer_http import NotConnected, PeerConnections, PeerLost, PeerResponse, request_head
 from tests.cluster.lab import free_ports
 
@@ -126,6 +128,16 @@ async def test_a_node_that_has_ended_is_told_from_one_that_cannot_be_reached() -
     with pytest.raises(NotConnected) as caught:
         await PeerConnections("http://name.invalid:80", None, True).take(5)
     assert not caught.value.ended
+
+
+async def test_a_node_that_has_left_is_not_asked_any_more() -> None:
+    node = PeerNode("a", "http://127.0.0.1:9")
+    node.session()
+    await node.close()
+    with pytest.raises(aiohttp.ClientConnectionError):  # callers expect errors of this kind
+        node.session()
+    with pytest.raises(NotConnected):
+        await node._connections.take(5)
 
 
 @pytest.mark.parametrize("header", [(b"A", b"b\r\nC: d"), (b"A", b"b\nC: d"), (b"A\r\n", b"b")])

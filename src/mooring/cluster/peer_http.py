@@ -275,6 +275,7 @@ class PeerConnections:
             self._tls = tls if isinstance(tls, ssl.SSLContext) else ssl.create_default_context()
         self._idle: list[_PeerConnection] = []
         self._open: set[_PeerConnection] = set()
+        self._closed = False
 
     async def take(self, timeout: float) -> _PeerConnection:
         """Return a connection without a request.
@@ -282,6 +283,8 @@ class PeerConnections:
         Raises:
             NotConnected: There is none.
         """
+        if self._closed:
+            raise NotConnected(ended=False)
         oldest = time.monotonic() - IDLE
         while self._idle:
             connection = self._idle.pop()
@@ -310,6 +313,8 @@ class PeerConnections:
         connection.transport.abort()
 
     def close(self) -> None:
+        """Close all connections; there are no others after that."""
+        self._closed = True
         for connection in list(self._open):
             self.drop(connection)
         self._idle.clear()
