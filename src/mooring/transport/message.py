@@ -38,7 +38,7 @@ MAX_BRACKETS = 100_000
 """Brackets that are scanned to find deep nesting."""
 
 
-LARGE = 2**18
+LARGE = 2**20
 """Size in bytes above which equal strings of a message are not shared, because that takes too long."""
 WALKED = 2_000
 """Most values of a message that are checked one by one."""
