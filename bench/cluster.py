@@ -298,7 +298,7 @@ async def others(folder: Path, seconds: float) -> list[str]:
     """What one process of other gateways does, from the last run of the gateway benchmark."""
     known = json.loads(RESULTS.with_name("gateways.json").read_text())
     lines = [
-        "One process each, one session, from [gateways.json](gateways.json) (`make bench-gateways`).",
+        "One process each, one session, from [gateways.json](gateways.json) (`python -m bench.gateways`).",
         "",
         "| gateway | p50 | calls/s |",
         "|---|---|---|",
