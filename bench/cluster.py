@@ -249,7 +249,7 @@ def loaded(script: Path, url: str, seconds: float, processes: Sequence[psutil.Pr
         raise SystemExit(f"wrk reports errors:\n{said}")
     count = int(found[1])
     spent = after.children_user + after.children_system - children.children_user - children.children_system
-    rate, p50 = re.search(r"Requests/sec:\s*([\d.]+)", said), re.search(r"50%\s+(\S+)", said)
+    rate, p50 = re.search(r"Requests/sec:\s*([\d.]+)", said), re.search(r"50%\s+([\d.]+\w+)", said)
     assert rate is not None
     assert p50 is not None
     return Load(

@@ -1,7 +1,7 @@
-"""Tell which goals the last run met: `python bench/gate.py [--goals fast]`; exit code 1 if not all.
+"""Print which goals the last run met: `python bench/gate.py [--goals fast]`; exit code 1 if not all.
 
-Goals are ratios to the raw SDK of the same run, except where users were promised seconds. Timing is no
-matter for the test suite: this runs by hand and at night.
+Goals are ratios to the raw SDK of the same run, except where users were promised seconds. Timings are
+not part of the test suite: this runs by hand and at night.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ PATIENCE = 60.0
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
+    """A port of this machine that no program listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

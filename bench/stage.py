@@ -55,7 +55,7 @@ class Stage:
         return stdio_servers(count, **{"tools": TOOLS, "era": self._era, **options})
 
     def process(self, name: str) -> Process:
-        """The contestant's long-lived process, anew if it has died."""
+        """The contestant's long-lived process; a new one if it has ended."""
         known = self._processes.get(name)
         if known is not None and known.alive:
             return known

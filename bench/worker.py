@@ -162,13 +162,13 @@ async def serve(worker: Worker, answers: BinaryIO) -> None:
         try:
             answer = await worker.do(json.loads(line))
         except Exception as problem:
-            answer = {"error": _told(problem)}
+            answer = {"error": _problem(problem)}
         answers.write(json.dumps(answer).encode() + b"\n")
         answers.flush()
 
 
-def _told(problem: BaseException) -> str:
-    while inner := getattr(problem, "exceptions", None):  # a group tells nothing by itself
+def _problem(problem: BaseException) -> str:
+    while inner := getattr(problem, "exceptions", None):  # a group says nothing by itself
         problem = inner[0]
     return f"{type(problem).__name__}: {problem}"
 

@@ -90,7 +90,7 @@ class _Unknown(MooringError):
         self.suggestions = tuple(suggestions)
 
 
-class _Missing(_Unknown):
+class _UnknownEntry(_Unknown):
     def __init__(
         self,
         name: str,
@@ -105,7 +105,7 @@ class _Missing(_Unknown):
         self.state = state
 
 
-class UnknownTool(_Missing):
+class UnknownTool(_UnknownEntry):
     """No tool has this name.
 
     Attributes:
@@ -129,7 +129,7 @@ class UnknownServer(_Unknown):
     kind = "server"
 
 
-class UnknownResource(_Missing):
+class UnknownResource(_UnknownEntry):
     """No server lists this resource.
 
     Attributes:

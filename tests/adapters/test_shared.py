@@ -108,8 +108,8 @@ def test_a_schema_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[Any] = []
     real = schemas.compile_schema
     monkeypatch.setattr(schemas, "compile_schema", lambda *given: compiled.append(given) or real(*given))
-    shelf = offered({"type": "object", "properties": {"a": {"type": "string"}}})
-    first, again = Bridge(shelf, "plain").tools(), Bridge(shelf, "plain").tools()
+    source = offered({"type": "object", "properties": {"a": {"type": "string"}}})
+    first, again = Bridge(source, "plain").tools(), Bridge(source, "plain").tools()
     assert len(compiled) == 1
     assert first[0].compiled is again[0].compiled
 
@@ -117,9 +117,9 @@ def test_a_schema_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_cache_of_compiled_schemas_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_common, "MAX_CACHED", 3)
     monkeypatch.setattr(_common, "_cache", {})
-    shelves = [offered({"type": "object", "title": str(number)}) for number in range(10)]
-    for shelf in shelves:
-        assert len(Bridge(shelf, "plain").tools()) == 1
+    sources = [offered({"type": "object", "title": str(number)}) for number in range(10)]
+    for source in sources:
+        assert len(Bridge(source, "plain").tools()) == 1
     assert len(_common._cache) == 3
 
 
@@ -137,8 +137,8 @@ async def test_tools_that_are_asked_for_again_are_compiled_off_the_loop(
 
 
 def test_a_framework_may_write_into_a_schema() -> None:
-    shelf = offered({"type": "object", "properties": {"a": {"type": "string"}}})
-    (offer,) = Bridge(shelf, "openai").tools()
+    source = offered({"type": "object", "properties": {"a": {"type": "string"}}})
+    (offer,) = Bridge(source, "openai").tools()
     offer.schema["properties"]["a"]["type"] = "spoilt"
     assert offer.schema["properties"]["a"]["type"] == "string"
 

@@ -24,7 +24,7 @@ PUBLIC = "93.184.216.34"
 
 
 class Names(AbstractResolver):
-    """Knows the addresses of names, and answers with the next list each time; nobody else is asked."""
+    """Knows the addresses of names, and answers with the next list each time; no other resolver is used."""
 
     def __init__(self, **known: list[list[str]]) -> None:
         self.known: dict[str, Iterator[list[str]]] = {
@@ -53,7 +53,7 @@ class Names(AbstractResolver):
 
 
 class Watched(GuardedHttp):
-    """Tells which addresses would have been connected to, and connects to loopback only."""
+    """Records the addresses that would be connected to, and connects to loopback only."""
 
     def __init__(self, server_url: str, resolver: Names) -> None:
         super().__init__(server_url, resolver=resolver)
@@ -64,7 +64,7 @@ class Watched(GuardedHttp):
         self.passed.append(info[4][0])
         if realm(info[4][0]) != "loopback":
             made.close()
-            raise ConnectionRefusedError("the test connects to nobody")
+            raise ConnectionRefusedError("the test makes no connection")
         return made
 
 

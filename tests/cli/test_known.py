@@ -35,7 +35,7 @@ def test_with_a_lock_the_very_first_run_starts_nothing(ran, config, lab, tmp_pat
 # --- a command that needs one server starts no other
 
 
-class Crowd:
+class ManyServers:
     """Servers that write down each start of theirs."""
 
     def __init__(self, folder: Path) -> None:
@@ -53,9 +53,9 @@ class Crowd:
 
 
 @pytest.fixture
-def crowd(config, tmp_path) -> tuple[Crowd, str]:
+def many_servers(config, tmp_path) -> tuple[ManyServers, str]:
     """Four servers, of which two have resources and prompts."""
-    made = Crowd(tmp_path)
+    made = ManyServers(tmp_path)
     script = {"resources": {"memo:///a": "x"}, "templates": ["memo:///{title}"], "prompts": [{"name": "p"}]}
     library = (sys.executable, "-I", "-S", str(SCRIPT))
     other = script | {"resources": {"else:///b": "y"}, "templates": []}
@@ -83,9 +83,9 @@ ONE_SERVER = {
 @pytest.mark.parametrize("words", ONE_SERVER)
 @pytest.mark.parametrize("known_by", ["cache", "lock"])
 def test_a_command_about_one_server_starts_only_that_one(
-    ran, crowd, tmp_path, monkeypatch, words, known_by
+    ran, many_servers, tmp_path, monkeypatch, words, known_by
 ) -> None:
-    servers, file = crowd
+    servers, file = many_servers
     if known_by == "lock":
         ran("lock", "--config", file)
         monkeypatch.setenv("MOORING_HOME", str(tmp_path / "another"))
@@ -97,8 +97,8 @@ def test_a_command_about_one_server_starts_only_that_one(
     assert servers.started() == ONE_SERVER[words]
 
 
-def test_a_resource_that_no_server_is_known_for_starts_only_servers_with_resources(ran, crowd) -> None:
-    servers, file = crowd
+def test_a_resource_that_no_server_is_known_for_starts_only_servers_with_resources(ran, many_servers) -> None:
+    servers, file = many_servers
     ran("tools", "--config", file)
     servers.started()
     assert ran("read", "else:///b", "--config", file).stdout == "y"

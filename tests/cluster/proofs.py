@@ -88,7 +88,7 @@ async def main(first: int, runs: int, ttl: float) -> int:
     gaps: dict[str, list[float]] = {fault: [] for fault in FAULTS}
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        async with engine_nodes(Path(folder), ttl=ttl) as cluster:
+        async with engine_nodes(Path(folder), ttl=ttl, gateway={"log": {"level": "warning"}}) as cluster:
             for number in range(first, first + runs):
                 try:
                     gap = await run(cluster, number)

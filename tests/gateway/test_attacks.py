@@ -152,7 +152,7 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(serving: An
             for _ in range(1000):
                 yield b"[" * 1000
 
-        with pytest.raises(aiohttp.ClientError):  # cut off in the midst of it, or answered
+        with pytest.raises(aiohttp.ClientError):  # cut off during it, or answered
             async with here.http.post(here.base + "/mcp", data=endless(), headers=ACCEPT) as response:
                 assert response.status == 413
                 raise aiohttp.ClientError

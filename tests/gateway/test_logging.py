@@ -19,12 +19,12 @@ ALL = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emer
 
 
 def talker(log: Path, **more: Any) -> Any:
-    """A handshake server that logs one line of each level that it may, and writes down what it is told."""
+    """A handshake server that logs one line of each allowed level, and writes down the level it gets."""
     able = {"tools": {}, "logging": {}}
     return lab_server(era="legacy", tools=["chat", "crash"], capabilities=able, log=str(log), **more)
 
 
-def told(reply: Reply) -> list[str]:
+def logged(reply: Reply) -> list[str]:
     return [m["params"]["level"] for m in reply.messages if m.get("method") == "notifications/message"]
 
 
@@ -44,11 +44,11 @@ async def test_a_level_is_passed_on_at_once_to_servers_of_the_handshake_era(
         client = await here.caller(modern=False)
         await set_level(client, "error")
         assert wished(log) == ["error"]
-        assert told(await client.call("lab_chat")) == ALL[4:]
+        assert logged(await client.call("lab_chat")) == ALL[4:]
         await set_level(client, "debug")
-        assert told(await client.call("lab_chat")) == ALL
+        assert logged(await client.call("lab_chat")) == ALL
         await set_level(client, "alert")
-        assert told(await client.call("lab_chat")) == ALL[6:]
+        assert logged(await client.call("lab_chat")) == ALL[6:]
         assert wished(log) == ["error", "debug", "alert"]
 
 
@@ -58,14 +58,14 @@ async def test_each_client_gets_the_log_messages_of_its_own_level(serving: Any, 
         quiet, silent = await here.caller(modern=False), await here.caller(modern=False)
         modern, mute = await here.caller(), await here.caller()
         await set_level(quiet, "critical")
-        assert wished(log) == ["info"]  # somebody else is there, who asked for nothing in particular
-        assert told(await silent.call("chat")) == ALL[1:]
-        assert told(await quiet.call("chat")) == ALL[5:]
-        assert told(await modern.call("chat", _meta={WISH: "debug"})) == ALL
+        assert wished(log) == ["info"]  # another client asked for no level
+        assert logged(await silent.call("chat")) == ALL[1:]
+        assert logged(await quiet.call("chat")) == ALL[5:]
+        assert logged(await modern.call("chat", _meta={WISH: "debug"})) == ALL
         assert wished(log) == ["info", "debug"]
-        assert told(await mute.call("chat")) == []
-        assert told(await silent.call("chat")) == ALL[1:]
-        assert told(await quiet.call("chat")) == ALL[5:]
+        assert logged(await mute.call("chat")) == []
+        assert logged(await silent.call("chat")) == ALL[1:]
+        assert logged(await quiet.call("chat")) == ALL[5:]
         assert wished(log) == ["info", "debug"]
 
 
@@ -75,7 +75,7 @@ async def test_a_level_is_passed_on_again_when_a_server_comes_back(serving: Any,
         client = await here.caller(modern=False)
         await set_level(client, "debug")
         await client.call("crash")
-        assert told(await client.call("chat")) == ALL
+        assert logged(await client.call("chat")) == ALL
         assert wished(log) == ["debug", "debug"]
 
 
@@ -85,8 +85,8 @@ async def test_a_server_of_its_own_hears_the_level_of_its_session_alone(serving:
         loud, quiet = await here.caller(modern=False), await here.caller(modern=False)
         await set_level(loud, "debug")
         await set_level(quiet, "alert")
-        assert told(await loud.call("chat")) == ALL
-        assert told(await quiet.call("chat")) == ALL[6:]
+        assert logged(await loud.call("chat")) == ALL
+        assert logged(await quiet.call("chat")) == ALL[6:]
         await until(lambda: sorted(wished(log)) == ["alert", "debug"])
 
 

@@ -64,13 +64,13 @@ async def test_ready_counts_what_is_hidden_and_names_it_to_those_who_have_a_toke
             200,
             {"count": 152, "by": {"filter": 151, "policy": 1}, "kinds": {"tool": 152}},
         )
-        for token, told in (("bobs-very-long-token", True), ("another-very-long-token", False)):
+        for token, shown in (("bobs-very-long-token", True), ("another-very-long-token", False)):
             headers = {"Authorization": f"Bearer {token}"}
             async with here.http.get(here.base + "/ready", headers=headers) as response:
                 hidden = (await response.json())["hidden"]
                 assert "\x1b" not in await response.text()
-            assert ("tools" in hidden) == told
-            if told:
+            assert ("tools" in hidden) == shown
+            if shown:
                 assert len(hidden["tools"]) == 100
                 assert hidden["tools"][:2] == [
                     {"server": "lab", "tool": "sleep", "by": "filter", "reason": IsStr()},

@@ -190,8 +190,10 @@ async def test_log_lines_reach_the_client_whose_call_they_belong_to_and_no_other
         client, other = await here.caller(modern=False), await here.caller(modern=False)
         async with other.standing() as elsewhere:
             reply = await client.call("test_tool_with_logging")
-            told = [m["params"]["data"] for m in reply.messages if m.get("method") == "notifications/message"]
-            assert told == ["Tool execution started", "Tool processing data", "Tool execution completed"]
+            texts = [
+                m["params"]["data"] for m in reply.messages if m.get("method") == "notifications/message"
+            ]
+            assert texts == ["Tool execution started", "Tool processing data", "Tool execution completed"]
             await client.ask("logging/setLevel", {"level": "error"})
             quiet = await client.call("test_tool_with_logging")
             assert len(quiet.messages) == 1
@@ -221,9 +223,9 @@ async def test_a_changed_resource_is_announced_to_its_subscribers(serving: Any, 
         ):
             await new.call("test_touch_resource")
             for messages in (standing, listening):
-                told = await soon(messages)
-                assert told["method"] == "notifications/resources/updated"
-                assert told["params"]["uri"] == uri
+                received = await soon(messages)
+                assert received["method"] == "notifications/resources/updated"
+                assert received["params"]["uri"] == uri
             await old.ask("resources/unsubscribe", {"uri": uri})
             with pytest.raises(TimeoutError):
                 await soon(elsewhere, 0.2)
@@ -244,7 +246,7 @@ async def test_a_resource_of_a_server_of_its_own_is_watched_for_each_session_by_
             assert (await soon(elsewhere))["params"]["uri"] == uri
             await one.call("test_touch_resource")
             assert (await soon(standing))["params"]["uri"] == uri
-            with pytest.raises(TimeoutError):  # each was told of its own, and of nothing else
+            with pytest.raises(TimeoutError):  # each received only its own
                 await soon(standing, 0.2)
 
 
@@ -418,7 +420,7 @@ async def test_a_client_that_reconnects_gets_missed_notifications_once(serving: 
         [session] = here.serving.gateway.registry
         for number, name in enumerate(("pid", "fail"), 2):
             await client.call("grow", {"name": name})
-            await until(lambda told=number: session.notified == told)
+            await until(lambda received=number: session.notified == received)
         assert await stream("1", 3) == ["1", "2", "3"]
         assert await stream("3", 1) == ["3"]
         assert await stream("99999", 1) == ["3"]

@@ -153,10 +153,13 @@ async def test_progress_is_forwarded_under_the_clients_own_token_before_the_answ
         async with serving(lab.config()) as here:
             client = await here.caller(modern=modern)
             reply = await client.call("echo", _meta={"progressToken": "mine"})
-            told = [m["params"] for m in reply.messages[:-1]]
-            assert [news["progress"] for news in told] == [1, 2]
-            assert {news["progressToken"] for news in told} == {"mine"}
-            assert [(news["x-vendor"], news["_meta"]["vendor/step"]) for news in told] == [([1], 1), ([2], 2)]
+            heard = [m["params"] for m in reply.messages[:-1]]
+            assert [news["progress"] for news in heard] == [1, 2]
+            assert {news["progressToken"] for news in heard} == {"mine"}
+            assert [(news["x-vendor"], news["_meta"]["vendor/step"]) for news in heard] == [
+                ([1], 1),
+                ([2], 2),
+            ]
             assert reply.text == "done"
             assert [m.get("method") for m in (await client.call("echo")).messages] == [None]
 
@@ -194,9 +197,9 @@ async def test_changes_reach_handshake_clients_and_modern_subscribers(serving: A
         async with old.standing() as standing, new.listening(toolsListChanged=True) as listening:
             await new.call("grow", {"name": "echo"})
             assert (await soon(standing))["method"] == "notifications/tools/list_changed"
-            told = await soon(listening)
-            assert told["method"] == "notifications/tools/list_changed"
-            assert told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == "listen"
+            heard = await soon(listening)
+            assert heard["method"] == "notifications/tools/list_changed"
+            assert heard["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == "listen"
             assert "echo" in await old.tools()
             assert "echo" in await new.tools()
             for client in (old, new):  # whichever process of the server has it

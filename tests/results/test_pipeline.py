@@ -42,19 +42,19 @@ def arrived(raws: list[dict[str, Any]]) -> Result:
     return Result(server="s", tool="t", blocks=tuple(blocks))
 
 
-def shown(keeper: ResultPipeline, result: Result, budget: int) -> Result:
+def shown(pipeline: ResultPipeline, result: Result, budget: int) -> Result:
     return anyio.run(
-        lambda: keeper.keep(TOOL, result, session="a", budget=budget, conformance="off"), backend="asyncio"
+        lambda: pipeline.keep(TOOL, result, session="a", budget=budget, conformance="off"), backend="asyncio"
     )
 
 
-def read(keeper: ResultPipeline, handle: str, budget: int) -> str:
+def read(pipeline: ResultPipeline, handle: str, budget: int) -> str:
     async def pieces() -> str:
         offset: int | None = 0
         parts: list[str] = []
         while offset is not None:
             arguments = {"handle": handle, "offset": offset}
-            piece = await keeper.read(arguments, session="a", budget=budget)
+            piece = await pipeline.read(arguments, session="a", budget=budget)
             assert not piece.is_error, piece.text
             assert estimate(piece.text) <= budget
             parts.append(piece.blocks[0].text or "")
@@ -65,7 +65,7 @@ def read(keeper: ResultPipeline, handle: str, budget: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def keepers(tmp_path_factory: pytest.TempPathFactory) -> list[ResultPipeline]:
+def pipelines(tmp_path_factory: pytest.TempPathFactory) -> list[ResultPipeline]:
     return [made(tmp_path_factory.mktemp("home")), made()]
 
 
@@ -77,11 +77,11 @@ def keepers(tmp_path_factory: pytest.TempPathFactory) -> list[ResultPipeline]:
     disk=st.booleans(),
 )
 def test_what_is_shown_is_never_above_the_budget_and_all_of_it_can_be_read(
-    keepers: list[ResultPipeline], raws: list[dict[str, Any]], budget: int, disk: bool
+    pipelines: list[ResultPipeline], raws: list[dict[str, Any]], budget: int, disk: bool
 ) -> None:
-    keeper = keepers[disk]
+    pipeline = pipelines[disk]
     result = arrived(raws)
-    out = shown(keeper, result, budget)
+    out = shown(pipeline, result, budget)
     beside = [block for block in out.blocks if block.type not in ("text", "image")]
     assert estimate(out.text) + estimate("".join(dumps(block.raw) for block in beside)) <= budget
     if out.handle is None:
@@ -90,7 +90,7 @@ def test_what_is_shown_is_never_above_the_budget_and_all_of_it_can_be_read(
     kept = {id(block.raw) for block in beside}
     converted = [inlined(block) if block.type == "resource" else block for block in result.blocks]
     whole = [as_text(block) for block in converted if block.type != "image" and id(block.raw) not in kept]
-    assert read(keeper, out.handle, 5_000) == "\n".join(whole)
+    assert read(pipeline, out.handle, 5_000) == "\n".join(whole)
 
 
 @settings(max_examples=50)
@@ -99,14 +99,14 @@ def test_what_is_shown_is_never_above_the_budget_and_all_of_it_can_be_read(
     kind=st.text(min_size=1) | st.sampled_from(["text", "image", "audio", "resource", "resource_link"]),
 )
 def test_no_block_of_any_shape_is_an_exception(
-    keepers: list[ResultPipeline], raw: dict[str, Any], kind: str
+    pipelines: list[ResultPipeline], raw: dict[str, Any], kind: str
 ) -> None:
     strange = [
         {**raw, "type": kind, "uri": raw, "mimeType": 7},
         {"type": "resource", "resource": {**raw, "text": "t", "blob": raw, "uri": 3, "mimeType": [raw]}},
         {"type": "resource", "resource": {"blob": "////", "uri": raw, "mimeType": raw}},
     ]
-    out = shown(keepers[1], arrived(strange), 0)
+    out = shown(pipelines[1], arrived(strange), 0)
     assert [block.type for block in out.blocks][-2:] == ["text", "text"]
 
 

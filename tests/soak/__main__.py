@@ -120,8 +120,8 @@ class Soak:
             if time.monotonic() - started > FRESH:
                 wrong = {name.split("_")[1] for name in set(host.catalog.tools) ^ wanted}
                 states = {status.name: status for status in host.status() if status.name in wrong}
-                told = ", ".join(f"{name} ({s.state}, {s.breaker})" for name, s in sorted(states.items()))
-                self.ledger.breach(f"the catalog was wrong {FRESH:g} s after the last fault: {told}")
+                shown = ", ".join(f"{name} ({s.state}, {s.breaker})" for name, s in sorted(states.items()))
+                self.ledger.breach(f"the catalog was wrong {FRESH:g} s after the last fault: {shown}")
                 return
             await asyncio.sleep(0.02)
         self.fresh_after = time.monotonic() - started

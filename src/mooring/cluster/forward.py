@@ -90,7 +90,13 @@ class PeerNode:
                 waiting.reschedule(now)
 
     def session(self) -> aiohttp.ClientSession:
-        """Return the connections to this node for requests of this node itself."""
+        """Return the connections to this node for requests of this node itself.
+
+        Raises:
+            ClientConnectionError: The node has left.
+        """
+        if self._http is not None and self._http.closed:
+            raise aiohttp.ClientConnectionError(f"node {self.name!r} has left")
         if self._http is None:
             connector: Any = (
                 aiohttp.TCPConnector(limit=0, ssl=self._ssl)

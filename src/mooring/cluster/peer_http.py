@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-__all__ = ["ConnectionLost", "NotConnected", "PeerConnections", "PeerResponse", "request_head"]
+__all__ = ["NotConnected", "PeerConnections", "PeerLost", "PeerResponse", "request_head"]
 
 WHOLE = 2**18
 """Bytes up to which a response with a length is read before it is returned."""
@@ -37,7 +37,7 @@ class NotConnected(OSError):
         self.ended = ended
 
 
-class ConnectionLost(OSError):
+class PeerLost(OSError):
     """The connection ended before the response did, or what arrived is no response."""
 
 
@@ -46,7 +46,7 @@ class PeerResponse:
 
     __slots__ = ("_connection", "body", "headers", "status")
 
-    def __init__(self, connection: _Connection, status: int, headers: dict[str, str]) -> None:
+    def __init__(self, connection: _PeerConnection, status: int, headers: dict[str, str]) -> None:
         self._connection = connection
         self.status, self.headers = status, headers
         """Names of headers are in lower case."""
@@ -56,13 +56,13 @@ class PeerResponse:
         """Return the body as it arrives.
 
         Raises:
-            ConnectionLost: It ended too early.
+            PeerLost: It ended too early.
         """
         while (part := await self._connection.next_part()) is not None:
             yield part
 
 
-class _Connection(asyncio.Protocol):
+class _PeerConnection(asyncio.Protocol):
     """One connection; it carries one request at a time."""
 
     def __init__(self) -> None:
@@ -103,14 +103,17 @@ class _Connection(asyncio.Protocol):
 
     @property
     def reusable(self) -> bool:
-        return self.usable and self._complete and not self._lost and not self.transport.is_closing()
+        """Whether the response was received and read to its end, so that nothing of it can be taken for a
+        part of the next one."""
+        read = self._complete and not self._parts
+        return self.usable and read and not self._lost and not self.transport.is_closing()
 
     async def next_part(self) -> bytes | None:
         while not self._parts:
             if self._complete:
                 return None
             if self._lost:
-                raise ConnectionLost("the connection ended during the response")
+                raise PeerLost("the connection ended during the response")
             self._changed = asyncio.Event()
             await self._changed.wait()
         part = self._parts.popleft()
@@ -137,6 +140,7 @@ class _Connection(asyncio.Protocol):
             else:
                 self._go_on(data)
         except ValueError:
+            self._left = -1  # never complete
             self.transport.abort()
 
     def eof_received(self) -> None:
@@ -148,7 +152,7 @@ class _Connection(asyncio.Protocol):
         if self._response is not None and self._left is None and self._chunks is None and exc is None:
             self._end()
         if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(ConnectionLost("the connection ended before a response"))
+            self._answer.set_exception(PeerLost("the connection ended before a response"))
             self._answer.exception()  # its reader may be gone
         self._wake()
 
@@ -269,15 +273,18 @@ class PeerConnections:
         self._tls: ssl.SSLContext | None = None
         if parts.scheme == "https":
             self._tls = tls if isinstance(tls, ssl.SSLContext) else ssl.create_default_context()
-        self._idle: list[_Connection] = []
-        self._open: set[_Connection] = set()
+        self._idle: list[_PeerConnection] = []
+        self._open: set[_PeerConnection] = set()
+        self._closed = False
 
-    async def take(self, timeout: float) -> _Connection:
+    async def take(self, timeout: float) -> _PeerConnection:
         """Return a connection without a request.
 
         Raises:
             NotConnected: There is none.
         """
+        if self._closed:
+            raise NotConnected(ended=False)
         oldest = time.monotonic() - IDLE
         while self._idle:
             connection = self._idle.pop()
@@ -292,7 +299,7 @@ class PeerConnections:
         self._open.add(connection)
         return connection
 
-    def give_back(self, connection: _Connection) -> None:
+    def give_back(self, connection: _PeerConnection) -> None:
         """Keep a connection for the next request, if its response is complete; otherwise close it."""
         if connection.reusable:
             connection.since = time.monotonic()
@@ -300,21 +307,23 @@ class PeerConnections:
         else:
             self.drop(connection)
 
-    def drop(self, connection: _Connection) -> None:
+    def drop(self, connection: _PeerConnection) -> None:
         """Close a connection at once, which ends its request at the other node."""
         self._open.discard(connection)
         connection.transport.abort()
 
     def close(self) -> None:
+        """Close all connections; there are no others after that."""
+        self._closed = True
         for connection in list(self._open):
             self.drop(connection)
         self._idle.clear()
 
-    async def _connected(self) -> _Connection:
+    async def _connected(self) -> _PeerConnection:
         loop = asyncio.get_running_loop()
         try:
             if self._path is not None:
-                return (await loop.create_unix_connection(_Connection, self._path))[1]
+                return (await loop.create_unix_connection(_PeerConnection, self._path))[1]
             found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         except OSError as problem:
             raise NotConnected(_is_end(problem)) from None
@@ -326,7 +335,7 @@ class PeerConnections:
                 await loop.sock_connect(made, address)
                 return (
                     await loop.create_connection(
-                        _Connection,
+                        _PeerConnection,
                         sock=made,
                         ssl=self._tls,
                         server_hostname=self._host if self._tls is not None else None,

@@ -137,6 +137,7 @@ async def test_a_login_ends_in_the_browser_or_by_its_last_address(
 
             # The browser is on another machine: it cannot open the last page.
             await page.click(".split-detail button", "Log out")
+            await page.shows("needs-auth", ".split-detail")
             await page.click(".split-detail button", "Log in")
             await tab_opened(page, lab, 4)
             await show(page, "inbox")
