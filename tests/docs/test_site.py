@@ -93,14 +93,8 @@ async def test_a_main_page_looks_as_its_golden_screenshot(name: str, page: Brows
     scheme = await page.run("return document.body.getAttribute('data-md-color-scheme')")
     assert scheme == ("slate" if colours == "dark" else "default")
     # The recorded terminal session is animated: its place is compared, not its moment.
-<<<<<<< HEAD
-    await page.run(
-        "document.querySelectorAll('img[src$=\"session.svg\"]').forEach(one => one.style.opacity = 0)"
-    )
-=======
     images = "document.querySelectorAll('img[src$=\"session.svg\"]')"
     await page.run(f"{images}.forEach(one => one.style.opacity = 0)")
->>>>>>> main
     picture = await page.send("GET", "/screenshot")
     golden = GOLDEN / f"{name}.png"
     if os.environ.get("UPDATE"):

@@ -135,10 +135,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             if console is not None:
                 await stack.enter_async_context(console.shown(serving, note, cluster))
             # The process that started a worker reports where it listens.
-            announce = listening if worker is None else partial(print, flush=True)
-            await wait_for_shutdown(
-                serving, out.warning, out.note, worker=worker is not None, announce=announce
-            )
+            show = listening if worker is None else partial(print, flush=True)
+            await wait_for_shutdown(serving, out.warning, out.note, worker=worker is not None, announce=show)
     return 0
 
 
