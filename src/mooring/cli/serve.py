@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mooring.cli.options import Options, Parser, UsageError, add_style, positive
@@ -131,13 +132,11 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         async with serve_http(
             host, bind, port, default_profile=whole, audit=args.audit, sse=args.sse, cluster=cluster
         ) as serving:
-            if worker is not None:  # the process that started it reports
-                print(serving.url, flush=True)
-            else:
-                listening(serving.url)
             if console is not None:
                 await stack.enter_async_context(console.shown(serving, note, cluster))
-            await wait_for_shutdown(serving, out.warning, out.note, worker=worker is not None)
+            # The process that started a worker reports where it listens.
+            show = listening if worker is None else partial(print, flush=True)
+            await wait_for_shutdown(serving, out.warning, out.note, worker=worker is not None, announce=show)
     return 0
 
 

@@ -45,9 +45,12 @@ class Shutdown:
         self._loop = asyncio.get_running_loop()
         self._begun: float | None = None
         if sys.platform != "win32":
-            for number in (signal.SIGTERM, signal.SIGINT):
+            numbers = (signal.SIGTERM, signal.SIGINT)
+            signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # the default action would end it
+            for number in numbers:
                 self._loop.remove_signal_handler(number)
                 signal.signal(number, self._signalled)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
     def _signalled(self, number: int, _: object) -> None:
         if self._begun is not None and time.monotonic() > self._begun + SAME:
@@ -109,12 +112,18 @@ def collect_seldom() -> None:
 
 
 async def wait_for_shutdown(
-    serving: Serving, warn: Callable[[str], None], note: Callable[[str], None], *, worker: bool = False
+    serving: Serving,
+    warn: Callable[[str], None],
+    note: Callable[[str], None],
+    *,
+    worker: bool = False,
+    announce: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Wait for SIGTERM or SIGINT, in a worker also for the end of the process that started it. SIGHUP reloads
     the configuration; clients stay connected. The process ends after that in any case: see `shutdown_of`.
 
-    `note` is called with what a reload did, `warn` with the reason for each configuration that is rejected.
+    `note` is called with what a reload did, `warn` with the reason for each configuration that is rejected,
+    `announce` with the URL as soon as signals are handled.
     """
     loop = asyncio.get_running_loop()
     collect_seldom()
@@ -122,6 +131,7 @@ async def wait_for_shutdown(
     shutdown = shutdown_of(serving.gateway.host, stop.set, warn)
     if worker:
         loop.add_reader(sys.stdin.fileno(), _stop_at_end, shutdown)
+    announce(serving.url)
     reloading = asyncio.create_task(reload_on_hangup(serving.gateway.host, warn, note, serving.service))
     try:
         await stop.wait()
