@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import inspect
 import json
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
@@ -51,6 +52,11 @@ MIRROR = {
 }
 IMPOSSIBLE = {"name": "impossible", "inputSchema": {"allOf": [{"type": "object"}, {"type": "string"}]}}
 NAMES = sorted(f"mcp_lab_{name}" for name in ("echo", "fail", "refuse", "raw", "grow", "drop", "mirror"))
+
+
+def framework(name: str) -> Any:
+    """The scripted model and the adapter of a framework."""
+    return import_module(f"examples.scripted.{name}"), import_module(f"mooring.adapters.{name}")
 
 
 def lab(discovery: Any = "never", **settings: Any) -> HostConfig:

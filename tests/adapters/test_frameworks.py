@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from importlib import import_module
 from typing import Any
 
 import pytest
 
 from examples.scripted import Script
 from mooring import Host
-from tests.adapters.contract import NAMES, Contract, installed, lab, shown_later
+from tests.adapters.contract import NAMES, Contract, framework, installed, lab, shown_later
 
 FRAMEWORKS = (
     "agents",
@@ -27,11 +26,6 @@ if not any(map(installed, FRAMEWORKS)):
     pytest.skip("no agent framework is installed; see make test-adapters", allow_module_level=True)
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("default")]
-
-
-def framework(name: str) -> Any:
-    """The scripted model and the adapter of a framework."""
-    return import_module(f"examples.scripted.{name}"), import_module(f"mooring.adapters.{name}")
 
 
 class TestOpenAIAgents(Contract):

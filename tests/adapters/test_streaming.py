@@ -12,9 +12,8 @@ import pytest
 from examples.scripted import Script, http
 from mooring import Host, SyncHost
 from mooring.adapters import anthropic, google_genai, openai
-from tests.adapters.contract import installed, lab
+from tests.adapters.contract import framework, installed, lab
 from tests.adapters.loopback import provider
-from tests.adapters.test_frameworks import framework
 
 pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("default")]
 

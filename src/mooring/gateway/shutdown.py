@@ -30,7 +30,7 @@ so does the process that started them."""
 class Shutdown:
     """The end of this process, at SIGTERM or SIGINT. A second signal, a second later, ends it at once.
 
-    The signals are not handled by the event loop, which may be blocked.
+    The signals do not need the event loop, which may be blocked.
 
     Args:
         stop: Called on the event loop when the shutdown begins.
@@ -45,12 +45,10 @@ class Shutdown:
         self._loop = asyncio.get_running_loop()
         self._begun: float | None = None
         if sys.platform != "win32":
-            numbers = (signal.SIGTERM, signal.SIGINT)
-            signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # the default action would end it
-            for number in numbers:
-                self._loop.remove_signal_handler(number)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                # The loop still handles a signal that has arrived. There is no moment without a handler.
+                self._loop.add_signal_handler(number, self.begin)
                 signal.signal(number, self._signalled)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
     def _signalled(self, number: int, _: object) -> None:
         if self._begun is not None and time.monotonic() > self._begun + SAME:
