@@ -163,7 +163,8 @@ async def measure(host: mooring.Host, name: str, code: str) -> dict[str, Any]:
 
 def _without_dry_run(made: list[Any], result: mooring.Result) -> list[Any]:
     """The calls of the script itself: the reads of its dry run would not be made without scripts."""
-    left = Counter(call["tool"] for call in result.meta["mooring/script"]["calls"])
+    calls = result.meta["mooring/script"]["calls"]
+    left = Counter(call["tool"] for call in calls if not call.get("planning"))
     kept: list[Any] = []
     for call in reversed(made):
         if left[call[0]]:

@@ -186,6 +186,21 @@ def test_deciding_in_steps_is_the_same_as_deciding_at_once(
     assert early.decide(all_facts) == later.decide(all_facts) == whole.decide(all_facts)
 
 
+_PATTERNS = (
+    "x",
+    "^x",
+    "y$",
+    "^[xy]+$",
+    "(x|1)",
+    "^x{2}$",
+    "(?i)X",
+    "^.$",
+    "^$",
+    "[^x]",
+    "x-?y",
+    "x|^1",
+    "x*",
+)
 _CONDITIONS = st.builds(
     "arguments.{}{}".format,
     st.sampled_from(["a", "b"]),
@@ -212,6 +227,7 @@ _CONDITIONS = st.builds(
                 " in [1, 2]",
                 " == 1.0",
             ),
+            *(f".matches('{pattern}')" for pattern in _PATTERNS),
             *(' == "é"', ".size() > 1", ' == "\\u0078"', " == null", '.startsWith("x") == false'),
         ]
     ),
@@ -256,6 +272,7 @@ def test_rules_that_are_left_out_early_would_not_have_applied(whens: list[str], 
         ('tool == "write" && arguments.path.startsWith("/etc/")', {"path": "/srv"}),
         ('principal != "bob" && arguments.mode == "force"', {"mode": "plain"}),
         ('arguments.path.matches("^/etc/.*conf$")', {"path": "/srv/a.conf"}),
+        ("arguments.text.matches('[0-9]{4}-[0-9]{4}|secret')", {"text": "1234-567"}),
         ("arguments.amount > 100 && arguments.to != null", {"amount": 7, "to": "ana"}),
     ],
 )

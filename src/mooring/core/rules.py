@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol, cast
 
+from mooring.core.schema.patterns import linear_match
 from mooring.core.text import did_you_mean
 from mooring.core.types import EMPTY
 from mooring.core.value import Value
@@ -63,12 +64,11 @@ _SIMPLE = re.compile(
     rf"arguments\.(\w+)(?:\.(startsWith|endsWith|contains|matches)\(({_TEXT})\)|\s*([=!<>]=|[<>])\s*({_TEXT}|-?\d{{1,15}}))"
 )
 """A condition about one argument that is compared with a constant."""
-_PREFIX = re.compile(r"\^([\w/@:,-]+)(?![\w/@:,*?+{-])[^|]*")
-"""A pattern for texts that begin with certain characters."""
 _METHODS: Mapping[str, Callable[[Any, Any], bool]] = {
     "startsWith": str.startswith,
     "endsWith": str.endswith,
     "contains": operator.contains,
+    "matches": lambda text, pattern: linear_match(pattern, text) is not False,
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -473,12 +473,9 @@ def _condition(source: str) -> _Condition | None:
     for part in (*parts, source[start:]):
         if (found := _SIMPLE.fullmatch(part.strip())) is not None:
             name, method, text, sign, constant = found.groups()
-            if method == "matches":  # the evaluator compiles the pattern again for each call
-                prefix = _PREFIX.fullmatch(text[1:-1])
-                if prefix is not None and _is_pattern(text):
-                    return name, str, str.startswith, prefix[1]
-            elif method is not None:
-                return name, str, _METHODS[method], text[1:-1]
+            if method is not None:
+                if method != "matches" or _is_pattern(text):
+                    return name, str, _METHODS[method], text[1:-1]
             elif constant[0] not in "\"'":
                 return name, int, _METHODS[sign], int(constant)
             elif sign in ("==", "!="):
