@@ -111,6 +111,19 @@ async def test_an_engine_that_is_silent_to_one_node_counts_as_lost(tmp_path: Pat
         assert int(reply.text) != pid
 
 
+async def test_a_running_call_of_a_session_goes_on_when_its_node_loses_the_engine(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path) as cluster:
+        client = cluster.nodes.through(await cluster.nodes.caller(0), 1)
+        call = asyncio.create_task(client.call("sleep", {"seconds": TTL + 4}))
+        assert (await client.call("pid")).status == 200  # the call before it has arrived
+        cluster.proxies[0].silent = True
+        async with asyncio.timeout(TTL + 10):
+            while len((await cluster.state(1))["nodes"]) > 2:
+                assert not call.done()
+        reply = await call
+        assert reply.text == "slept", reply.messages
+
+
 async def test_a_new_placement_waits_for_the_engine_and_then_says_what_is_missing(tmp_path: Path) -> None:
     async with engine_nodes(tmp_path, 1, ttl=2.0) as cluster:
         client = await cluster.nodes.caller(0, modern=True)

@@ -269,7 +269,7 @@ class EngineNodes(NodeCluster):
         for name, peer in list(self.peers.items()):
             if wanted.get(name) != peer.url:
                 del self.peers[name]
-                await self.unwatch(peer)
+                self.unwatch(peer)
         for name, url in wanted.items():
             if name not in self.peers and urlsplit(url).scheme in ("http", "https"):
                 peer = PeerNode(name, url, ssl=await peer_tls(self._host.config, url))

@@ -78,6 +78,11 @@ class PeerNode:
         """Seconds since it answered."""
         return time.monotonic() - self.answered
 
+    @property
+    def awaited(self) -> bool:
+        """Whether a request waits for its response."""
+        return bool(self._waiting)
+
     def heard(self, incarnation: str) -> None:
         """Note an answer of this start of the node."""
         self.answered, self.incarnation, self.problem = time.monotonic(), incarnation, None

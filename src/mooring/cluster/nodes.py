@@ -61,6 +61,7 @@ class NodeCluster(Cluster):
         """The other nodes by name."""
         self._routes: Routes | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._left: set[asyncio.Task[None]] = set()
         self._news: NodeChanges | None = None
 
     @property
@@ -83,17 +84,28 @@ class NodeCluster(Cluster):
         """Check from now on whether a node answers."""
         self._tasks[peer.name] = asyncio.create_task(self._watch(peer))
 
-    async def unwatch(self, peer: PeerNode) -> None:
-        """End the checks of a node, and what waits for it."""
+    def unwatch(self, peer: PeerNode) -> None:
+        """End the checks of a node that has left. It may have lost only the engine, so requests that wait for
+        it go on until it counts as silent."""
         if (task := self._tasks.pop(peer.name, None)) is not None:
             task.cancel()
-        peer.give_up()
-        await peer.close()
+        leaving = asyncio.create_task(self._end(peer))
+        self._left.add(leaving)
+        leaving.add_done_callback(self._left.discard)
+
+    async def _end(self, peer: PeerNode) -> None:
+        try:
+            while peer.awaited and peer.silence <= SILENT_AFTER:
+                await self.probe(peer)
+                await asyncio.sleep(PROBE_INTERVAL)
+        finally:
+            peer.give_up()
+            await peer.close()
 
     async def stop(self) -> None:
         if self._news is not None:
             await self._news.stop()
-        await end_tasks(self._tasks.values())
+        await end_tasks((*self._tasks.values(), *self._left))
         for peer in self.peers.values():
             await peer.close()
 

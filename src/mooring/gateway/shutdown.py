@@ -35,11 +35,11 @@ class Shutdown:
     Args:
         stop: Called on the event loop when the shutdown begins.
         seconds: Returns after how many seconds the process ends, whatever its tasks and threads do.
-        last: Called with the reason before that, and given up after two seconds.
+        last: Called with the reason before that, at the same time, and given up after two seconds.
     """
 
     def __init__(
-        self, stop: Callable[[], object], seconds: Callable[[], float], last: Callable[[str], object]
+        self, stop: Callable[[], object], seconds: Callable[[], float], *last: Callable[[str], object]
     ) -> None:
         self._stop, self._seconds, self._last = stop, seconds, last
         self._loop = asyncio.get_running_loop()
@@ -69,13 +69,13 @@ class Shutdown:
         self._end(1, f"it took more than {seconds:g} s")
 
     def _end(self, code: int, reason: str) -> None:
-        def clean_up() -> None:
-            log.error("shutdown is not complete: %s", reason)
-            self._last(f"The shutdown is not complete: {reason}.")
-
-        cleaning = threading.Thread(target=clean_up, daemon=True)
-        cleaning.start()
-        cleaning.join(LAST_WAIT)
+        text = f"The shutdown is not complete: {reason}."
+        steps = [threading.Thread(target=step, args=(text,), daemon=True) for step in self._last]
+        for step in steps:
+            step.start()
+        end = time.monotonic() + LAST_WAIT
+        for step in steps:
+            step.join(max(end - time.monotonic(), 0))
         os._exit(code)
 
 
@@ -96,11 +96,10 @@ def shutdown_of(host: Host, stop: Callable[[], object], warn: Callable[[str], No
         graces = [server.shutdown_grace for server in host.config.active]
         return host.config.gateway.drain + max(graces, default=0.0) + END_GRACE
 
-    def last(reason: str) -> None:
+    def kill(_: str) -> None:
         end_processes()
-        warn(reason)
 
-    return Shutdown(stop, seconds, last)
+    return Shutdown(stop, seconds, kill, log.error, warn)
 
 
 def collect_seldom() -> None:
