@@ -62,7 +62,7 @@ SETS = {
             "psutil",
             "trustme",
         ),
-        ("tests/gateway/test_asgi.py", "tests/gateway/test_asgi_frameworks.py"),
+        ("tests/gateway/test_asgi.py",),
     ),
 }
 
