@@ -215,7 +215,7 @@ async def test_a_changed_tool_is_shown_with_both_definitions_and_approved(
             assert (one["subject"], one["name"]) == ("tool", "price")
             assert ("The price." in one["before"], "Ignore all previous" in one["after"]) == (True, True)
             assert change["findings"]
-            hidden = page.row("tools", "shop/price")
+            hidden = await page.until(lambda _: page.row("tools", "shop/price"))
             assert (hidden["name"], hidden["hidden"]["by"], hidden["shown"]) == (None, "lock", "no")
             assert (await page.do("tool", tool="shop/price"))["description"].startswith("Ignore")
             status, _ = await page.refused("approve", server="shop", tool="price", revision="0")
