@@ -177,7 +177,7 @@ async def test_a_call_that_needs_approval_waits_in_the_inbox(opened: Any, action
     server = lab_server(tools=["echo"], settings={"approve": ["echo"]})
     async with opened(server) as page:
         await page.until(connected(1))
-        assert page.row("tools", "mcp_lab_echo")["policy"] == "ask"
+        assert (await page.until(lambda _: page.row("tools", "mcp_lab_echo")))["policy"] == "ask"
         key = (await page.do("call", tool="mcp_lab_echo", arguments={"text": "x"}))["id"]
         row = await page.until(lambda state: next(iter(state["tables"]["inbox"]), None))
         assert (row["kind"], row["tool"], row["arguments"]) == ("approval", "echo", {"text": "x"})

@@ -48,7 +48,7 @@ async def test_the_page_of_a_tool_speaks_with_its_server_through_the_console(ope
         with_page(shop)
         async with opened(shop.http()) as page:
             await page.until(lambda state: state["values"]["totals"].get("connected") == 1)
-            assert page.row("tools", "mcp_shop_chart")["app"] is True
+            assert (await page.until(lambda _: page.row("tools", "mcp_shop_chart")))["app"] is True
             key = (await page.do("call", tool="mcp_shop_chart", arguments={"n": 1}))["id"]
             await page.until(lambda _: page.row("tries", key)["state"] == "ok")
             opened_view = await page.do("view-open", tool="mcp_shop_chart", id=key)
