@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TypedDict
 
 import pytest
 
@@ -32,6 +34,34 @@ print("held", flush=True)
 sys.stdin.read()
 """
 
+RACE = """
+import sys
+from mooring.cluster.limits import ClientTable, SharedLimits
+from mooring.gateway.routes import RateLimited
+limits = SharedLimits(ClientTable(sys.argv[1], 3, int(sys.argv[2])), rate=None, burst=1, concurrency=500)
+print("ready", flush=True)
+for line in sys.stdin:
+    if line == "go\\n":
+        count = 0
+        for _ in range(600):
+            try:
+                limits.enter("ana", 0.0)
+                count += 1
+            except RateLimited:
+                pass
+        print(count, flush=True)
+    else:
+        for _ in range(count):
+            limits.leave("ana")
+        print("done", flush=True)
+"""
+
+
+class Limit(TypedDict):
+    rate: float | None
+    burst: int
+    concurrency: int
+
 
 def entered(one: SharedLimits | ClientLimits, client: str, now: float) -> bool:
     try:
@@ -52,6 +82,51 @@ def test_two_workers_count_like_one_process(tmp_path: Path) -> None:
         if let and step % 4:
             shared[step % 2].leave(client)
             alone.leave(client)
+
+
+def test_far_below_the_limit_two_workers_count_like_one_process(tmp_path: Path) -> None:
+    limit: Limit = {"rate": None, "burst": 1, "concurrency": 20}
+    shared = [SharedLimits(ClientTable(str(tmp_path), 2, number), **limit) for number in range(2)]
+    alone = ClientLimits(**limit)
+    running = list[tuple[int, str]]()
+    chance = random.Random(7)
+    for step in range(5_000):
+        number, client = chance.randrange(2), chance.choice(("ana", "bob", "cleo"))
+        let = entered(shared[number], client, 0.0)
+        assert let == entered(alone, client, 0.0), step
+        if let:
+            running.append((number, client))
+        if running and chance.random() < 0.49:
+            number, client = running.pop(chance.randrange(len(running)))
+            shared[number].leave(client)
+            alone.leave(client)
+
+
+async def test_workers_that_count_at_the_same_time_admit_exactly_as_many_as_the_limit(tmp_path: Path) -> None:
+    processes = [
+        await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", RACE, str(tmp_path), str(number)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        for number in range(3)
+    ]
+    outputs = [one.stdout for one in processes if one.stdout is not None]
+    for output in outputs:
+        assert await output.readline() == b"ready\n"
+    for _ in range(20):
+        for one in processes:
+            assert one.stdin is not None
+            one.stdin.write(b"go\n")
+        assert sum([int(await output.readline()) for output in outputs]) == 500
+        for one in processes:
+            assert one.stdin is not None
+            one.stdin.write(b"back\n")
+        assert [await output.readline() for output in outputs] == [b"done\n"] * 3
+    for one in processes:
+        assert one.stdin is not None
+        one.stdin.close()
+        await one.wait()
 
 
 def test_what_a_killed_process_counted_is_cleared_by_the_next_one_with_its_number(tmp_path: Path) -> None:

@@ -46,13 +46,14 @@ class ClientTable:
     """One row for each client: its rate, and for each worker its running requests and its sessions."""
 
     def __init__(self, folder: str, workers: int, number: int) -> None:
-        self._workers, self._number = workers, number
-        self._counts = struct.Struct(f"={2 * workers}I")
-        self._size = _HEAD.size + self._counts.size
+        self.workers, self._number = workers, number
+        self._size = _HEAD.size + 2 * workers * 4
         length = BUCKETS * PER_BUCKET * self._size
         self._file = os.open(Path(folder, "clients"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         os.ftruncate(self._file, length)
         self._memory = mmap.mmap(self._file, length)
+        # Counts are read without a lock. `struct` writes zeros first, which other processes would see.
+        self._counts = memoryview(self._memory).cast("I")
         self._clear()
 
     def _clear(self) -> None:
@@ -97,20 +98,20 @@ class ClientTable:
             _HEAD.pack_into(self._memory, row, digest, -1.0, 0.0)
         return row
 
-    def _columns(self, row: int) -> tuple[int, ...]:
-        return self._counts.unpack_from(self._memory, row + _HEAD.size)
+    def _columns(self, row: int) -> memoryview:
+        place = (row + _HEAD.size) // 4
+        return self._counts[place : place + 2 * self.workers]
 
     def _put(self, row: int, kind: int, value: int) -> None:
-        place = row + _HEAD.size + 4 * (kind * self._workers + self._number)
-        struct.pack_into("=I", self._memory, place, value)
+        self._columns(row)[kind * self.workers + self._number] = value
 
     def total(self, row: int, kind: int) -> int:
         """Return a count over all workers: 0 running requests, 1 sessions."""
-        return sum(self._columns(row)[kind * self._workers : (kind + 1) * self._workers])
+        return sum(self._columns(row)[kind * self.workers : (kind + 1) * self.workers])
 
     def add(self, row: int, kind: int, change: int) -> None:
-        own = self._columns(row)[kind * self._workers + self._number]
-        self._put(row, kind, max(own + change, 0))
+        columns, place = self._columns(row), kind * self.workers + self._number
+        columns[place] = max(columns[place] + change, 0)
 
     def rate(self, row: int) -> tuple[float, float]:
         """Return the tokens and when they were counted; negative tokens for a new client."""
@@ -120,6 +121,7 @@ class ClientTable:
         struct.pack_into("=dd", self._memory, row + 16, tokens, at)
 
     def close(self) -> None:
+        self._counts.release()
         self._memory.close()
         os.close(self._file)
 
@@ -129,12 +131,38 @@ class SharedLimits:
 
     def __init__(self, table: ClientTable, *, rate: float | None, burst: int, concurrency: int) -> None:
         self._table = table
+        self._held: dict[str, list[int]] = {}
+        """For each client with running requests in this worker: its row, and how many there are."""
         self.set(rate=rate, burst=burst, concurrency=concurrency)
 
     def set(self, *, rate: float | None, burst: int, concurrency: int) -> None:
         self._rate, self._burst, self._concurrency = rate, float(burst), concurrency
 
     def enter(self, client: str, now: float) -> None:
+        held = self._held.get(client)
+        if held is not None and self._rate is None and self._enter_below(held[0]):
+            held[1] += 1
+            return
+        row = self._enter_locked(client, now)
+        if held is None:
+            self._held[client] = [row, 1]
+        else:
+            held[1] += 1
+
+    def _enter_below(self, row: int) -> bool:
+        """Count a request without a lock if the limit is far; False if nothing was counted.
+
+        The row stays that of the client, because this worker has a request of it under way. The count is
+        written before the others are read, and each other worker may add one at the same instant.
+        """
+        table = self._table
+        table.add(row, 0, 1)
+        if table.total(row, 0) + table.workers <= self._concurrency:
+            return True
+        table.add(row, 0, -1)
+        return False
+
+    def _enter_locked(self, client: str, now: float) -> int:
         table = self._table
         with table.row(client) as row:
             if table.total(row, 0) >= self._concurrency:
@@ -152,10 +180,14 @@ class SharedLimits:
                         (1 - tokens) / self._rate,
                     )
             table.add(row, 0, 1)
+            return row
 
     def leave(self, client: str) -> None:
-        with self._table.row(client) as row:
-            self._table.add(row, 0, -1)
+        held = self._held[client]
+        self._table.add(held[0], 0, -1)  # no other worker writes this count
+        held[1] -= 1
+        if not held[1]:
+            del self._held[client]
 
 
 class SharedSessions(SessionCounts):

@@ -252,13 +252,10 @@ def home_server(profile: Profile, method: object, params: Mapping[str, Any]) -> 
         return ""  # the tools that the principal selected
     if method == "tools/list":
         return None
-    private = [one.name for one in profile.host.config.active if is_private(profile, one.name)]
-    if not private:
-        return None
     tool = profile.catalog.tools.get(str(params.get("name"))) if method == "tools/call" else None
-    if tool is None:
-        return ""
-    return tool.server if tool.server in private else None
+    if tool is not None:
+        return tool.server if is_private(profile, tool.server) else None
+    return "" if any(is_private(profile, one.name) for one in profile.host.config.active) else None
 
 
 def is_private(profile: Profile, server: str) -> bool:
