@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 import mooring
 from mooring import Host, PolicyDenied, ServerConfig, ToolChanged, UnknownServer
 from mooring.sdk import client_session
-from mooring.transport.message import ClientBridge
+from mooring.transport.forwarding import ClientBridge
 from tests.lab.http import HttpLab
 from tests.lab.libraries import PLACES, library_at
 from tests.lab.project import Project, tool

@@ -339,12 +339,12 @@ def raise_alone(problem: BaseException) -> NoReturn:
         problem.__context__ = problem.__cause__ = None
 
 
-_COMMAND = re.compile(r"`(mooring [^`\n]{1,200})`")
+_COMMAND = r"`(mooring [^`\n]{1,200})`"
 
 
 def next_command(message: str, problem: BaseException | None) -> str | None:
     """Return the command to try next: the one in the message, or the usual one for this kind of error."""
-    if found := _COMMAND.search(message):
+    if found := re.search(_COMMAND, message):
         return found[1]
     match problem:
         case AuthNeeded():

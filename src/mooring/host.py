@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from mooring.policy.guards import Guard
     from mooring.servers.connection import Connection
     from mooring.servers.elicitation import OnElicit
-    from mooring.transport.message import ClientBridge
+    from mooring.transport.forwarding import ClientBridge
 
 __all__ = ["Host", "runtime_of"]
 

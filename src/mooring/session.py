@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from mooring.config.sections import ScriptSettings
     from mooring.core.redact import Redactor
     from mooring.policy.guards import Guard, GuardChain
-    from mooring.transport.message import ClientBridge
+    from mooring.transport.forwarding import ClientBridge
 
 log = logger("mooring.session")
 

@@ -22,7 +22,7 @@ from aiohttp import web
 
 from mooring import CallFinished, Host, HostConfig, ServerConfig, View, ViewBridge
 from mooring.gateway.serve import serve_http
-from mooring.transport.message import ClientBridge
+from mooring.transport.forwarding import ClientBridge
 from tests.apps.browser import CHROMIUM, DRIVER, browser
 
 pytestmark = [pytest.mark.anyio, pytest.mark.reference, pytest.mark.timeout(240)]

@@ -19,7 +19,7 @@ from mooring.console.inbox import Inbox
 from mooring.console.journal import apply
 from mooring.console.wire import Wire
 from mooring.gateway.serve import serve_http
-from mooring.transport.message import ClientBridge
+from mooring.transport.forwarding import ClientBridge
 
 
 @dataclass

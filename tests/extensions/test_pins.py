@@ -170,7 +170,7 @@ def test_the_gateway_does_not_hand_out_a_page_that_was_not_approved(project: Any
     import aiohttp
 
     from mooring.gateway.serve import serve_http
-    from mooring.transport.message import ClientBridge
+    from mooring.transport.forwarding import ClientBridge
     from tests.lab.caller import Caller
 
     made = server()

@@ -14,7 +14,7 @@ import pytest
 from mooring import Host, HostConfig
 from mooring.config.sections import GatewaySettings, ProfileSettings
 from mooring.gateway.serve import Serving, serve_http
-from mooring.transport.message import ClientBridge
+from mooring.transport.forwarding import ClientBridge
 from tests.lab.caller import Caller
 
 

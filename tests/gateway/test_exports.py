@@ -8,7 +8,7 @@ import pytest
 import mooring.gateway
 from mooring.gateway.asgi import asgi_app
 from mooring.gateway.serve import Serving, serve_http, serve_stdio
-from mooring.transport.message import ClientBridge
+from mooring.transport.forwarding import ClientBridge
 
 
 def test_the_entry_points_are_importable_from_the_package() -> None:

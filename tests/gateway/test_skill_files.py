@@ -130,7 +130,7 @@ async def test_under_a_lock_no_unlisted_skill_is_read(
     import aiohttp
 
     from mooring.gateway.serve import serve_http
-    from mooring.transport.message import ClientBridge
+    from mooring.transport.forwarding import ClientBridge
 
     monkeypatch.chdir(tmp_path)
     one = FakeServer("one") if old else hostile()

@@ -15,7 +15,7 @@ from mooring.gateway.serve import serve_http
 from mooring.lock.cache import save_lock
 from mooring.lock.compare import build
 from mooring.servers.connection import Connection
-from mooring.transport.message import ClientBridge
+from mooring.transport.forwarding import ClientBridge
 from tests.lab.caller import Caller
 from tests.lab.http import HttpLab
 from tests.lab.project import Project, tool

@@ -15,7 +15,7 @@ from aiohttp import web
 from mooring import AuthNeeded, Host, ServerConfig, UnknownResource, UnknownTool
 from mooring.config.sections import ProfileSettings
 from mooring.gateway.serve import serve_http
-from mooring.transport.message import ClientBridge
+from mooring.transport.forwarding import ClientBridge
 from tests.lab.caller import Caller
 from tests.lab.http import HttpLab
 from tests.lab.project import tool

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from mooring.servers.elicitation import ELICIT, ElicitationHandler
-from mooring.transport.message import METHOD_NOT_FOUND, ClientBridge, ForwardedRequest, WireError
+from mooring.transport.forwarding import ClientBridge, ForwardedRequest
+from mooring.transport.message import METHOD_NOT_FOUND, WireError
 
 pytestmark = pytest.mark.anyio
 

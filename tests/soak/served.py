@@ -19,7 +19,7 @@ import psutil
 
 from mooring import Host
 from mooring.gateway.serve import Serving, serve_http
-from mooring.transport.message import ClientBridge
+from mooring.transport.forwarding import ClientBridge
 
 
 def report(serving: Serving) -> dict[str, Any]:

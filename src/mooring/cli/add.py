@@ -139,7 +139,7 @@ async def _probe(
     from mooring.cli.hosting import log_to_stderr, watch
     from mooring.config.models import ConfigSource, ServerConfig
     from mooring.host import Host
-    from mooring.transport.message import ClientBridge
+    from mooring.transport.forwarding import ClientBridge
 
     log_to_stderr(options.verbose)
     source = ConfigSource(file=str(target.path), scope=target.found.scope)

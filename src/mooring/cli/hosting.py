@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mooring.core.types import Snapshot, Tool
     from mooring.host import Host
     from mooring.policy import Approver
-    from mooring.transport.message import ClientBridge
+    from mooring.transport.forwarding import ClientBridge
 
 
 @asynccontextmanager
@@ -77,7 +77,7 @@ async def open_host(
     from mooring.cli.logs import kept_server_logs
     from mooring.host import Host, runtime_of
     from mooring.servers.state import HostOptions
-    from mooring.transport.message import ClientBridge
+    from mooring.transport.forwarding import ClientBridge
 
     log_to_stderr(options.verbose)
     with kept_server_logs(), show_warnings("mooring.lock.enforce", out, at_end=True):

@@ -64,7 +64,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.config.sections import ProfileSettings
     from mooring.gateway.serve import reload_on_hangup, serve_http, serve_stdio
     from mooring.gateway.shutdown import shutdown_of, wait_for_shutdown
-    from mooring.transport.message import ClientBridge
+    from mooring.transport.forwarding import ClientBridge
 
     whole = ProfileSettings(discovery="always" if args.discovery else "never")
 

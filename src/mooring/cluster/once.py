@@ -248,7 +248,9 @@ class SharedOnce:
         path = f"{self._nodes.settings.base_path}{PATH}{quote(server.name, safe='')}"
         reach, target = await peer_target(self._host.config, peer.url + path, server.name)
         reach = replace(reach, max_message=server.max_message, shutdown_grace=server.shutdown_grace)
-        return Elsewhere(reach, replace(target, proxy=None, sign=self._nodes.signer(node, path)))
+        return Elsewhere(
+            config=reach, target=replace(target, proxy=None, sign=self._nodes.signer(node, path))
+        )
 
     async def _check(self) -> None:
         """Connect servers again whose node does not answer for the time of a lease."""

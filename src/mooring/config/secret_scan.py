@@ -25,21 +25,21 @@ _WORDS = frozenset(
 _PLAIN_VALUES = frozenset(
     {"true", "false", "yes", "no", "on", "off", "none", "null", "oauth", "basic", "bearer"}
 )
-KNOWN = re.compile(
+KNOWN = (
     r"(?:gh[pousr]_|github_pat_|sk-|sk_live_|sk_test_|rk_live_|xox[abeoprs]-|glpat-|npm_|pypi-|hf_|AKIA|ASIA|AIza"
     r"|ya29\.|shpat_|dop_v1_|lin_api_|ntn_|secret_|SG\.|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_\-.=/+]{8,}"
 )
-_RANDOM = re.compile(r"[A-Za-z0-9_+/=.-]{20,}")
-_SCHEME = re.compile(r"(Bearer|Basic|Token|ApiKey)\s+(?=\S)", re.IGNORECASE)
+_RANDOM = r"[A-Za-z0-9_+/=.-]{20,}"
+_SCHEME = r"(?i)(Bearer|Basic|Token|ApiKey)\s+(?=\S)"
 
 
 def is_secret(name: str, value: str) -> bool:
     """Whether the literal `value` of `name` looks like a secret."""
     literal = _literal(value).strip()
-    literal = _SCHEME.sub("", literal).strip()
+    literal = re.sub(_SCHEME, "", literal).strip()
     if not literal or literal.lower() in _PLAIN_VALUES:
         return False
-    if KNOWN.search(literal) or _has_password(literal):
+    if re.search(KNOWN, literal) or _has_password(literal):
         return True
     if len(literal) < 6 and literal.isdigit():
         return False
@@ -51,7 +51,7 @@ def is_secret(name: str, value: str) -> bool:
         return False
     if any(word in _WORDS for word in words):
         return True
-    return bool(_RANDOM.fullmatch(literal)) and _looks_random(literal)
+    return bool(re.fullmatch(_RANDOM, literal)) and _looks_random(literal)
 
 
 def flag_of(word: str) -> str | None:
@@ -79,7 +79,7 @@ def masked(value: Any, name: str = "") -> Any:
         case list() | tuple():
             return _masked_list([*cast("list[Any]", value)], name)
         case str() if is_secret(name, value):
-            scheme = _SCHEME.match(value)
+            scheme = re.match(_SCHEME, value)
             return f"{scheme[0] if scheme else ''}{MASK}"
         case str():
             return masked_text(value, [value])
@@ -93,7 +93,7 @@ def masked_text(text: str, values: list[Any]) -> str:
     forms = {form for secret in secrets for form in (secret, json.dumps(secret)[1:-1]) if form}
     for form in sorted(forms, key=len, reverse=True):
         text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])", MASK, text)
-    return KNOWN.sub(MASK, text)
+    return re.sub(KNOWN, MASK, text)
 
 
 def _found(value: Any, name: str) -> Iterator[str]:
@@ -111,7 +111,7 @@ def _found(value: Any, name: str) -> Iterator[str]:
             if equals and (inner := flag_of(flag)) and is_secret(inner, rest):
                 yield rest
             elif is_secret(name, value):
-                yield _SCHEME.sub("", _longest_literal(value)).strip()
+                yield re.sub(_SCHEME, "", _longest_literal(value)).strip()
             yield from (part for _, part in secret_parts(value))
         case _:
             pass

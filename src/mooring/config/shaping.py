@@ -45,8 +45,8 @@ __all__ = [
 ]
 
 S = TypeVar("S", bound=Settings)
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")
+_TOOL_NAME = r"[A-Za-z0-9_.-]{1,64}"
+_HEADER = r"[A-Za-z0-9-]{1,64}"
 _CREDENTIALS = frozenset(("authorization", "proxy-authorization", "cookie", "mcp-session-id"))
 """Headers that hold credentials of the gateway's client: no server may get them."""
 _MOST_RULES = 200
@@ -85,7 +85,7 @@ def _boxed(value: object) -> tuple[Any]:
     found = as_json(value)
     for source in placeholders(found):
         head, _, header = source.partition(":")
-        if head == "header" and _HEADER.fullmatch(header):
+        if head == "header" and re.fullmatch(_HEADER, header):
             if header.lower() in _CREDENTIALS:
                 raise ValueError(f"must not pass on the header {header!r}: it holds the client's credentials")
         elif source not in ("principal", "session"):
@@ -102,7 +102,7 @@ def _values(value: object) -> tuple[Any, ...]:
 
 def _tool_name(value: object) -> str:
     text = some_text(value)
-    if not _TOOL_NAME.fullmatch(text):
+    if not re.fullmatch(_TOOL_NAME, text):
         raise ValueError("must be 1 to 64 letters, digits, '_', '-' or '.'")
     return text
 

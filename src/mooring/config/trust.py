@@ -129,9 +129,9 @@ _HARMLESS = frozenset(
 )
 """Fields without effect on what is run, reached or allowed. All others are part of the hash."""
 
-_FORBIDDEN = re.compile(
+_FORBIDDEN = (
     # which libraries a program loads
-    r"LD_.+|DYLD_.+|GCONV_PATH|GLIBC_TUNABLES"
+    r"(?i)LD_.+|DYLD_.+|GCONV_PATH|GLIBC_TUNABLES"
     # what an interpreter runs or loads before, or in place of, the program it was given
     r"|NODE_OPTIONS|NODE_PATH|PYTHON(?:PATH|STARTUP|HOME|USERBASE|WARNINGS|BREAKPOINT|PLATLIBDIR|INSPECT)"
     r"|BASH_ENV|ENV|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|IFS|BASH_FUNC_.+"
@@ -145,8 +145,7 @@ _FORBIDDEN = re.compile(
     r"|NPM_CONFIG_.+|PIP_(?:EXTRA_)?INDEX_URL|PIP_CONFIG_FILE|UV_(?:.*INDEX.*|CONFIG_FILE|FIND_LINKS)"
     # certificates that a program trusts, and proxies
     r"|SSL_CERT_FILE|SSL_CERT_DIR|NODE_EXTRA_CA_CERTS|NODE_TLS_REJECT_UNAUTHORIZED|REQUESTS_CA_BUNDLE"
-    r"|(?:HTTPS?|ALL)_PROXY|MOORING_.+",
-    re.IGNORECASE,
+    r"|(?:HTTPS?|ALL)_PROXY|MOORING_.+"
 )
 """Variables that make a harmless-looking command run other code, or use another network peer."""
 
@@ -187,7 +186,7 @@ def mark(server: ServerConfig) -> str:
 
 def forbidden(server: ServerConfig) -> tuple[str, ...]:
     """Return the variables of an entry that project files found automatically may not set."""
-    return tuple(name for name in server.env if _FORBIDDEN.fullmatch(name.strip()))
+    return tuple(name for name in server.env if re.fullmatch(_FORBIDDEN, name.strip()))
 
 
 def describe(server: ServerConfig) -> Iterator[str]:

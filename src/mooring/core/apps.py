@@ -41,7 +41,7 @@ MOST_GATEWAYS = 8
 _LONGEST_ORIGIN = 2_000
 MOST_DOMAINS = 64
 """Domains of one kind that a page may name."""
-_ORIGIN = re.compile(
+_ORIGIN = (
     r"(?:https?|wss?)://(?:\*\.)?[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
     r"(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*(?::[0-9]{1,5})?"
 )
@@ -244,7 +244,7 @@ def _domains(kind: str, value: object, warnings: list[str]) -> tuple[str, ...]:
     found: list[str] = []
     for one in cast("list[object]", value)[:MOST_DOMAINS]:
         text = one.removesuffix("/") if isinstance(one, str) else ""
-        if len(text) <= 300 and _ORIGIN.fullmatch(text):
+        if len(text) <= 300 and re.fullmatch(_ORIGIN, text):
             found.append(text)
         else:
             warnings.append(

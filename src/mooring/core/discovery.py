@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Any, Literal, cast
@@ -457,16 +456,14 @@ class ShownSchemas(Value):
 _PURPOSE = 160
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deferrable:
+class Deferrable(Value):
     """A tool, and whether the provider loads it only when a search finds it."""
 
     tool: Tool
     defer_loading: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Namespace:
+class Namespace(Value):
     """A group of tools under a name that providers accept."""
 
     name: str

@@ -41,7 +41,7 @@ MOST = 64
 """Extensions of one peer that are read."""
 _LONGEST = 200
 _LABEL = r"[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
-_IDENTIFIER = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?")
+_IDENTIFIER = rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
 
 
 def check_identifier(name: str) -> str:
@@ -50,7 +50,7 @@ def check_identifier(name: str) -> str:
     Raises:
         ValueError: it has no prefix, or characters that identifiers do not have.
     """
-    if len(name) > _LONGEST or not _IDENTIFIER.fullmatch(name):
+    if len(name) > _LONGEST or not re.fullmatch(_IDENTIFIER, name):
         raise ValueError(
             f"{name[:80]!r} is not an extension: use a prefix and a name, such as 'com.example/maps'"
         )
@@ -72,7 +72,7 @@ def declared_by_client(capabilities: Mapping[str, Any]) -> dict[str, Mapping[str
     for name, settings in cast("Mapping[object, object]", given).items():
         if len(found) == MOST:
             break
-        valid = isinstance(name, str) and len(name) <= _LONGEST and _IDENTIFIER.fullmatch(name)
+        valid = isinstance(name, str) and len(name) <= _LONGEST and re.fullmatch(_IDENTIFIER, name)
         if isinstance(name, str) and valid and isinstance(settings, Mapping):
             found[name] = dict(cast("Mapping[str, Json]", settings))
     return found
@@ -95,7 +95,7 @@ def common(extensions: Iterable[Extension]) -> dict[str, Mapping[str, Json]]:
 
 QUALIFIED = ("ui", "skill")
 """Schemes of addresses that a gateway makes unique for each server."""
-_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//)?(.*)", re.DOTALL)
+_URI = r"(?s)([A-Za-z][A-Za-z0-9+.-]*):(//)?(.*)"
 
 
 def qualified(uri: str, server: str) -> str:
@@ -104,7 +104,7 @@ def qualified(uri: str, server: str) -> str:
 
     Not idempotent: apply it exactly once to each address of a server.
     """
-    found = _URI.fullmatch(uri)
+    found = re.fullmatch(_URI, uri)
     if found is None or not found[2] or found[1].lower() not in QUALIFIED:
         return uri
     return f"{found[1].lower()}://{_label(server)}/{_escaped(found[3])}"
@@ -113,7 +113,7 @@ def qualified(uri: str, server: str) -> str:
 def qualified_file(uri: str, server: str) -> str:
     """Return the address under which a gateway shows a file of a skill, which may have any scheme: others
     than `skill://` are written into the path of a `skill://` address."""
-    found = _URI.fullmatch(uri)
+    found = re.fullmatch(_URI, uri)
     if found is None or (found[2] and found[1].lower() == "skill"):
         return qualified(uri, server)
     return f"skill://{_label(server)}/+{found[1]}{'' if found[2] else ':'}/{found[3]}"
@@ -122,7 +122,7 @@ def qualified_file(uri: str, server: str) -> str:
 def original(uri: str) -> tuple[str, str] | None:
     """Return the server and the server's own address for one of `qualified` or `qualified_file`; None for
     any other address."""
-    found = _URI.fullmatch(uri)
+    found = re.fullmatch(_URI, uri)
     if found is None or not found[2] or (scheme := found[1].lower()) not in QUALIFIED:
         return None
     label, slash, rest = found[3].partition("/")

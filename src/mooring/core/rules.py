@@ -51,17 +51,15 @@ _MOST_VALUES, _MOST_TEXT = 20_000, 4 * 2**20
 """Values and characters of the arguments that a rule may look at."""
 _MOST_VALUES_MACRO, _MOST_TEXT_MACRO = 1_000, 2**16
 """The same for a rule with a macro, which looks at them many times."""
-_TOKEN = re.compile(
-    r"(?P<string>[rRbB]{0,2}(?:\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'))"
-    r"|(?P<name>[A-Za-z_]\w*)|(?P<number>\d[\w.]*)|(?P<space>\s+|//[^\n]*)|(?P<other>.)",
-    re.DOTALL,
+_TOKEN = (
+    r"(?s)(?P<string>[rRbB]{0,2}(?:\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'))"
+    r"|(?P<name>[A-Za-z_]\w*)|(?P<number>\d[\w.]*)|(?P<space>\s+|//[^\n]*)|(?P<other>.)"
 )
 
 _TEXT = r"\"[^\"\\]+\"|'[^'\\]+'"
-_PLAIN = re.compile(_TEXT)
-"""A text without escapes."""
-_SIMPLE = re.compile(
-    rf"arguments\.(\w+)(?:\.(startsWith|endsWith|contains|matches)\(({_TEXT})\)|\s*([=!<>]=|[<>])\s*({_TEXT}|-?\d{{1,15}}))"
+_SIMPLE = (
+    rf"arguments\.(\w+)(?:\.(startsWith|endsWith|contains|matches)\(({_TEXT})\)"
+    rf"|\s*([=!<>]=|[<>])\s*({_TEXT}|-?\d{{1,15}}))"
 )
 """A condition about one argument that is compared with a constant."""
 _METHODS: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -416,7 +414,9 @@ def _checked(source: str) -> tuple[bool, frozenset[str] | None]:
         RuleError: It might take long.
     """
     tokens = [
-        (str(found.lastgroup), found[0]) for found in _TOKEN.finditer(source) if found.lastgroup != "space"
+        (str(found.lastgroup), found[0])
+        for found in re.finditer(_TOKEN, source)
+        if found.lastgroup != "space"
     ]
     tokens += [("end", "")] * 4
     calls, macro, used = list[bool](), False, set[str]()
@@ -441,9 +441,9 @@ def _checked(source: str) -> tuple[bool, frozenset[str] | None]:
         elif kind == "name" and text == "arguments" and before != ".":
             if following[0] == "." and tokens[at + 2][0] == "name":
                 used.add(following[1])
-            elif following[0] == "[" and following[2] == "]" and _PLAIN.fullmatch(following[1]):
+            elif following[0] == "[" and following[2] == "]" and re.fullmatch(_TEXT, following[1]):
                 used.add(following[1][1:-1])
-            elif before == "in" and at > 1 and _PLAIN.fullmatch(tokens[at - 2][1]):
+            elif before == "in" and at > 1 and re.fullmatch(_TEXT, tokens[at - 2][1]):
                 used.add(tokens[at - 2][1][1:-1])
             else:
                 whole = True
@@ -458,7 +458,7 @@ def _condition(source: str) -> _Condition | None:
     """Return the first simple condition of an expression that joins conditions by `&&`."""
     depth, start, before = 0, 0, ""
     parts = list[str]()
-    for found in _TOKEN.finditer(source):
+    for found in re.finditer(_TOKEN, source):
         text = found[0] if found.lastgroup == "other" else ""
         if text and text in "([{":
             depth += 1
@@ -471,7 +471,7 @@ def _condition(source: str) -> _Condition | None:
             start = found.end()
         before = text
     for part in (*parts, source[start:]):
-        if (found := _SIMPLE.fullmatch(part.strip())) is not None:
+        if (found := re.fullmatch(_SIMPLE, part.strip())) is not None:
             name, method, text, sign, constant = found.groups()
             if method is not None:
                 if method != "matches" or _is_pattern(text):

@@ -27,10 +27,10 @@ DYNAMIC = "dynamic"
 """Value of `resources` for skills whose files are generated."""
 MOST_FILES = 512
 MOST_BYTES = 16 * 2**20
-_NAME = re.compile(r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_NAME = r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?"
+_DIGEST = r"sha256:[0-9a-f]{64}"
 _ENTRY = "SKILL.md"
-_HEAD = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+_HEAD = r"(?s)\ufeff?---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)"
 _KNOWN = frozenset(("uri", "frontmatter", "resources"))
 _LONGEST_DESCRIPTION = 4_096
 _LONGEST_ADDRESS = 1_024
@@ -53,7 +53,7 @@ def read_skill_entry(server: str, raw: Mapping[str, Any]) -> Skill:
         raise InvalidSkillError(f"its address has more than {_LONGEST_ADDRESS} characters")
     head = cast("Mapping[str, Any]", given)
     name, description = head.get("name"), head.get("description")
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not re.fullmatch(_NAME, name):
         raise InvalidSkillError("its 'name' must have 1 to 64 lower-case letters, digits and single hyphens")
     if not isinstance(description, str) or not description.strip():
         raise InvalidSkillError("it has no 'description'")
@@ -91,7 +91,7 @@ def _files(uri: str, root: str, given: object) -> tuple[SkillFile, ...] | None:
         address, digest, size = fields.get("uri"), fields.get("digest"), fields.get("size")
         if not isinstance(address, str) or not _inside(address, root):
             raise InvalidSkillError(f"a file is not inside the directory of the skill: {str(address)[:80]!r}")
-        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        if not isinstance(digest, str) or not re.fullmatch(_DIGEST, digest):
             raise InvalidSkillError(
                 f"the digest of {address[:80]!r} must be 'sha256:' and 64 hexadecimal digits"
             )
@@ -188,7 +188,7 @@ def altered(file: SkillFile, data: bytes) -> str | None:
 
 def frontmatter(text: str) -> str | None:
     """Return the YAML at the head of a `SKILL.md`, or None."""
-    found = _HEAD.match(text)
+    found = re.match(_HEAD, text)
     return found[1] if found else None
 
 

@@ -33,7 +33,7 @@ MAX_STEPS = 5_000
 """Most parts of a schema that one check visits."""
 SOURCES = ("principal", "session", "header:NAME")
 """Names of placeholders, as in `${principal}`."""
-_PLACEHOLDER = re.compile(r"\$(\$)?\{([^{}]*)\}")
+_PLACEHOLDER = r"\$(\$)?\{([^{}]*)\}"
 _JOINT_CONSTRAINTS = frozenset(
     (
         *("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "maxProperties"),
@@ -217,7 +217,7 @@ def described(tool: Tool) -> list[str]:
 def placeholders(value: Any) -> Iterator[str]:
     """Return the names of the placeholders in a JSON value, such as `header:X-Team`."""
     if isinstance(value, str):
-        yield from (found[2] for found in _PLACEHOLDER.finditer(value) if not found[1])
+        yield from (found[2] for found in re.finditer(_PLACEHOLDER, value) if not found[1])
     elif isinstance(value, Mapping):
         for item in cast("Mapping[str, Any]", value).values():
             yield from placeholders(item)
@@ -235,7 +235,7 @@ def filled(value: Any, context: CallContext, name: str) -> Any:
     if isinstance(value, str):
         if "${" not in value:
             return value
-        return _PLACEHOLDER.sub(lambda found: _looked_up(found, context, name), value)
+        return re.sub(_PLACEHOLDER, lambda found: _looked_up(found, context, name), value)
     if isinstance(value, Mapping):
         items = cast("Mapping[str, Any]", value).items()
         return {key: filled(item, context, name) for key, item in items}

@@ -12,15 +12,15 @@ DANGEROUS = frozenset(("file", "javascript", "data"))
 """Schemes that a remote server must not use: they refer to this machine or run code in a viewer."""
 
 _LONGEST = 8_192
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_FORBIDDEN = re.compile(r"[\x00-\x20\x7f-\xa0\u2028\u2029]")
-_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}|%u[0-9A-Fa-f]{4}")
-_DRIVE = re.compile(r"/*[A-Za-z][:|]")
+_SCHEME = r"([A-Za-z][A-Za-z0-9+.-]*):"
+_FORBIDDEN = r"[\x00-\x20\x7f-\xa0\u2028\u2029]"
+_ENCODED = r"%[0-9A-Fa-f]{2}|%u[0-9A-Fa-f]{4}"
+_DRIVE = r"/*[A-Za-z][:|]"
 
 
 def scheme_of(uri: str) -> str:
     """Return the scheme in lower case, or an empty text."""
-    found = _SCHEME.match(uri)
+    found = re.match(_SCHEME, uri)
     return found[1].lower() if found else ""
 
 
@@ -28,7 +28,7 @@ def malformed(uri: str) -> str | None:
     """Return why this URI must not be sent to a server, or None."""
     if not uri or len(uri) > _LONGEST:
         return f"a URI has between 1 and {_LONGEST} characters"
-    if _FORBIDDEN.search(uri):
+    if re.search(_FORBIDDEN, uri):
         return "it has a space or a control character"
     return None
 
@@ -68,7 +68,7 @@ def local_path(uri: str, *, windows: bool = False) -> str:
         path = unquote_to_bytes(parts.path).decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8 when decoded") from None
-    if _ENCODED.search(path):
+    if re.search(_ENCODED, path):
         raise ValueError("it is encoded twice")
     if "\\" in path:
         raise ValueError("it has a backslash")
@@ -79,7 +79,7 @@ def local_path(uri: str, *, windows: bool = False) -> str:
         raise ValueError("it has letters that turn into dots or slashes")
     if not path.startswith("/") or path.startswith("//"):
         raise ValueError("it is not a path from the root of this machine")
-    if _DRIVE.match(path):
+    if re.match(_DRIVE, path):
         if not windows:
             raise ValueError("it names a drive")
         return path.lstrip("/").replace("|", ":")
@@ -87,7 +87,7 @@ def local_path(uri: str, *, windows: bool = False) -> str:
 
 
 _LONGEST_TEMPLATE, _LONGEST_URI = 1_024, 8_192
-_EXPRESSION = re.compile(r"\{([+#./;?&]?)([A-Za-z0-9_.%,*:]+)\}")
+_EXPRESSION = r"\{([+#./;?&]?)([A-Za-z0-9_.%,*:]+)\}"
 
 Accepts = Callable[[str], bool]
 
@@ -138,7 +138,7 @@ def _steps(template: str) -> _Steps | None:
     tokens: list[_Token] = []
     optional: list[tuple[int, int]] = []
     place = 0
-    for found in _EXPRESSION.finditer(template):
+    for found in re.finditer(_EXPRESSION, template):
         if not _literal(template[place : found.start()], tokens):
             return None
         start = len(tokens)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mooring.gateway.asgi import asgi_app
     from mooring.gateway.serve import Serving, serve_http, serve_stdio
-    from mooring.transport.message import ClientBridge
+    from mooring.transport.forwarding import ClientBridge
 
 __all__ = ["ClientBridge", "Serving", "asgi_app", "serve_http", "serve_stdio"]
 
@@ -25,7 +25,7 @@ def __getattr__(name: str) -> object:
 
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    homes = {"ClientBridge": "mooring.transport.message", "asgi_app": "mooring.gateway.asgi"}
+    homes = {"ClientBridge": "mooring.transport.forwarding", "asgi_app": "mooring.gateway.asgi"}
     return getattr(import_module(homes.get(name, "mooring.gateway.serve")), name)
 
 

@@ -31,7 +31,7 @@ from mooring.gateway.protocol import (
 )
 from mooring.gateway.subscriptions import LogLevels, Subscriptions
 from mooring.host import Host, runtime_of
-from mooring.transport.message import ClientBridge
+from mooring.transport.forwarding import ClientBridge
 
 __all__ = ["Gateway"]
 

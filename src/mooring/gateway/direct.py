@@ -43,7 +43,8 @@ from mooring.host import Host, runtime_of
 from mooring.servers.connection import Connection
 from mooring.servers.negotiate import Peer
 from mooring.session import Session
-from mooring.transport.message import CONNECTION_CLOSED, ClientBridge, ForwardedRequest, number
+from mooring.transport.forwarding import ClientBridge, ForwardedRequest
+from mooring.transport.message import CONNECTION_CLOSED, number
 
 __all__ = ["Context", "Dispatcher"]
 

@@ -23,7 +23,7 @@ from mooring.gateway.profiles import resource_server
 from mooring.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, Refusal, fields, no_resource
 from mooring.gateway.seal import Seal
 from mooring.host import runtime_of
-from mooring.transport.message import ClientBridge
+from mooring.transport.forwarding import ClientBridge
 
 STATE_TTL = 3600.0
 """Seconds for which a sealed request state is valid."""

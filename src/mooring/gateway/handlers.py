@@ -59,7 +59,7 @@ from mooring.gateway.protocol import (
 from mooring.gateway.subscriptions import LogLevels
 from mooring.local import Progress
 from mooring.servers.active import LEVELS, header_map
-from mooring.transport.message import ForwardedRequest
+from mooring.transport.forwarding import ForwardedRequest
 
 MAX_INSTRUCTIONS = 8_000
 PROGRESS = "notifications/progress"

@@ -28,7 +28,7 @@ from mooring.local import Provider
 from mooring.policy import ApprovalRequest, plan_text
 from mooring.results.pipeline import ResultPipeline, Rules
 from mooring.session import Session
-from mooring.transport.message import FORWARDED
+from mooring.transport.forwarding import FORWARDED
 
 if TYPE_CHECKING:
     from mooring.audit import Audit

@@ -10,8 +10,6 @@ All functions are pure. `decide` approves nothing; only `build` and `approve` do
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from dataclasses import field as dataclass_field
 from types import MappingProxyType
 from typing import Literal, TypeVar, cast
 
@@ -30,6 +28,7 @@ from mooring.core.types import (
     Snapshot,
     Tool,
 )
+from mooring.core.value import Value, replace
 from mooring.errors import UnknownTool
 from mooring.lock.definitions import HASH, condensed, condensed_meta, first_of_each, is_pinnable, key_of
 from mooring.lock.diff import Change, Subject, changes_between, same, same_text, volatile_between, warnings_of
@@ -58,8 +57,7 @@ Pinning = Literal["block", "warn", "off"]
 E = TypeVar("E", Tool, Resource, ResourceTemplate, Prompt, Extension, Skill, Page)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drift:
+class Drift(Value):
     """All differences of a server from its pin; false if there are none."""
 
     server: str
@@ -73,18 +71,17 @@ class Drift:
         return {change.name: change for change in self.changes if change.subject == subject}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admission:
+class Admission(Value):
     """The visible part of a snapshot."""
 
     visible: Snapshot
     drift: Drift
-    set_aside: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
+    set_aside: Mapping[str, Change] = EMPTY
     """Hidden tools by the server's own names, with the change."""
-    set_aside_templates: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
-    set_aside_prompts: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
-    set_aside_resources: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
-    set_aside_skills: Mapping[str, Change] = dataclass_field(default_factory=lambda: EMPTY)
+    set_aside_templates: Mapping[str, Change] = EMPTY
+    set_aside_prompts: Mapping[str, Change] = EMPTY
+    set_aside_resources: Mapping[str, Change] = EMPTY
+    set_aside_skills: Mapping[str, Change] = EMPTY
     warnings: tuple[str, ...] = ()
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import marshal
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Literal, TypeAlias, cast, get_args
 
 from mooring.core.types import Json, Prompt, ServerInfo, Snapshot, Tool
+from mooring.core.value import Value, replace
 from mooring.lock.definitions import (
     Entry,
     canonical,
@@ -36,8 +36,7 @@ _WEIGHTS: tuple[Weight, ...] = get_args(Weight)
 _Entries: TypeAlias = Mapping[str, Entry]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Value):
     """A difference of one entry, or of the server itself, from the pin."""
 
     server: str

@@ -23,9 +23,7 @@ from mooring.core.uris import matches
 from mooring.core.value import Value, replace
 from mooring.errors import ToolChanged
 from mooring.lock.cache import load_lock, lock_path, own_lock_path, speaks_of
-from mooring.lock.compare import Admission
 from mooring.lock.definitions import key_of
-from mooring.lock.diff import Change, describe, shown_name, summary
 from mooring.lock.model import NO_MARKS, Lock, LockError, Pin
 
 if TYPE_CHECKING:
@@ -81,6 +79,8 @@ def _read(path: Path) -> Lock | None:
         log.warning("the tools of the servers that the lock covers are not used: %s", problem)
         return Lock()
     if lock is not None and (old := [name for name, pin in lock.servers.items() if not pin.whole]):
+        from mooring.lock.diff import shown_name
+
         log.warning(
             "an older version wrote the lock, which does not say who may use the tools of %s: they are "
             "shown when the servers are connected. Run `mooring lock`.",
@@ -511,6 +511,8 @@ class ApprovedListing:
         return self._unlisted(subject, name)
 
     def _unlisted(self, subject: str, name: str) -> ToolChanged:
+        from mooring.lock.diff import shown_name
+
         problem = f"{subject.capitalize()} {shown_name(name)} of server {shown_name(self._server)}"
         return ToolChanged(
             f"{problem} is not in the server's list, so it cannot be compared with `mooring.lock`. "
@@ -523,6 +525,8 @@ class ApprovedListing:
 
 def tool_changed(change: Change, name: str | None = None) -> ToolChanged:
     """Return the error for a change; `name` is the requested name if it differs."""
+    from mooring.lock.diff import describe, summary
+
     return ToolChanged(
         summary(change),
         server=change.server,

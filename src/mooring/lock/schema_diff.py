@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeGuard, cast
 
 from mooring.core.types import Json
+from mooring.core.value import Value
 from mooring.lock.definitions import canonical
 
 __all__ = ["Difference", "Weight", "ordered", "schema_differences"]
@@ -20,8 +20,7 @@ Weight = Literal["text", "annotations", "compatible", "breaking"]
 """In order of severity."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class Difference(Value):
     """One place where two definitions differ."""
 
     path: str

@@ -38,7 +38,7 @@ log = logger("mooring.policy")
 _MOST_PLANS = 20_000
 _MOST_DECISIONS = 10_000
 _ABSENT = object()
-_CALLER = re.compile(r"\b(?:principal|profile|now)\b")
+_CALLER = r"\b(?:principal|profile|now)\b"
 _NO_MORE = "Do not try again; tell the user what you wanted to do."
 
 Decide = Callable[[ToolCall], "Decision | Verdict | bool | Awaitable[Decision | Verdict | bool]"]
@@ -209,7 +209,7 @@ class PolicyEnforcer:
         """Whether some tools are hidden from some callers, or at some times."""
         config = self._current.config
         written = (config.policy, config.project_policy, *(one.policy for one in self._servers.values()))
-        return any(_CALLER.search(rule.when) for policy in written for rule in policy.rules)
+        return any(re.search(_CALLER, rule.when) for policy in written for rule in policy.rules)
 
     def visible(self, tool: Tool, context: CallContext) -> bool:
         """Return whether a caller sees a tool of the catalog now."""

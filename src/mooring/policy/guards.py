@@ -104,7 +104,7 @@ class SecretGuard(Guard):
         for argument, text in texts:
             if self._redact is not None and self._redact(text) != text:
                 return f"argument {argument!r} holds a secret of this host"
-            if KNOWN.search(text) or _PRIVATE_KEY.search(text):
+            if re.search(KNOWN, text) or _PRIVATE_KEY.search(text):
                 return f"argument {argument!r} holds something that looks like a credential"
         return None
 

@@ -22,7 +22,7 @@ from mooring.errors import CallError, MooringError
 from mooring.policy import PLANNED
 from mooring.scripts.plan import canonical
 from mooring.scripts.stubs import Stub
-from mooring.transport.message import FORWARDED, ForwardedRequest
+from mooring.transport.forwarding import FORWARDED, ForwardedRequest
 
 __all__ = [
     "CallsById",

@@ -26,8 +26,9 @@ from mooring.lock.definitions import is_pinnable
 from mooring.servers.negotiate import Peer
 from mooring.transport import base, wire
 from mooring.transport.base import Transport
+from mooring.transport.forwarding import FORWARDED, ForwardedRequest
 from mooring.transport.limits import Progress
-from mooring.transport.message import FORWARDED, METHOD_NOT_FOUND, ForwardedRequest, WireError, number
+from mooring.transport.message import METHOD_NOT_FOUND, WireError, number
 from mooring.transport.wire import Raw
 
 _ANNOTATION = "x-mcp-header"

@@ -12,14 +12,12 @@ from mooring.core.elicitation import Answer, Elicitation, question
 from mooring.core.text import line
 from mooring.servers.active import ActiveConnection
 from mooring.transport.base import log
+from mooring.transport.forwarding import FORWARDED, ClientBridge, ForwardedRequest
 from mooring.transport.limits import Progress
 from mooring.transport.message import (
-    FORWARDED,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
-    ClientBridge,
-    ForwardedRequest,
     WireError,
     not_offered,
     number,

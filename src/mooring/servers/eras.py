@@ -25,7 +25,8 @@ from mooring.servers.negotiate import may_be_modern
 from mooring.servers.requests import RequestSender
 from mooring.servers.status import Permanent
 from mooring.servers.supervisor import Supervisor
-from mooring.transport.message import FORWARDED, WireError
+from mooring.transport.forwarding import FORWARDED
+from mooring.transport.message import WireError
 
 _KEPT = 512
 _log = logger("mooring.eracache")

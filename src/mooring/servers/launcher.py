@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mooring.servers.connection import Connection
     from mooring.servers.elicitation import ElicitationHandler, OnElicit
     from mooring.servers.start_queue import StartLimit
-    from mooring.transport.message import ClientBridge
+    from mooring.transport.forwarding import ClientBridge
     from mooring.transport.pool import HttpPool
 
 

@@ -36,7 +36,8 @@ from mooring.core.extensions import SKILLS, TASKS, UI
 from mooring.core.types import EMPTY, Era, ServerInfo, Snapshot
 from mooring.transport import wire
 from mooring.transport.base import Transport
-from mooring.transport.message import ABILITIES, WireError
+from mooring.transport.forwarding import ABILITIES
+from mooring.transport.message import WireError
 
 INVALID_REQUEST = -32600
 CLIENT_INFO: Mapping[str, str] = {"name": "mooring", "version": __version__}

@@ -17,7 +17,8 @@ from mooring.servers.active import ActiveConnection
 from mooring.servers.elicitation import NOTICES
 from mooring.servers.freshness import ACKNOWLEDGED, LIST_CHANGED, Freshness
 from mooring.transport.base import log
-from mooring.transport.message import METHOD_NOT_FOUND, ForwardedRequest, WireError
+from mooring.transport.forwarding import ForwardedRequest
+from mooring.transport.message import METHOD_NOT_FOUND, WireError
 
 PREFIX = "watch-"
 FIRST_WAIT, LONGEST_WAIT = 0.25, 8.0

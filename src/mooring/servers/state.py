@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from mooring.servers.connection import Connection
     from mooring.servers.elicitation import OnElicit
     from mooring.transport.base import Transport
-    from mooring.transport.message import ClientBridge
+    from mooring.transport.forwarding import ClientBridge
 
 
 class ServerLoad(Value):
@@ -96,8 +95,7 @@ class ServerLease(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Elsewhere:
+class Elsewhere(Value):
     """Where another node of a cluster runs a server: its endpoint for this node."""
 
     config: ServerConfig

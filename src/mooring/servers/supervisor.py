@@ -39,7 +39,8 @@ from mooring.servers.status import (
     leaf,
 )
 from mooring.transport.base import Transport
-from mooring.transport.message import FORWARDED, WireError
+from mooring.transport.forwarding import FORWARDED
+from mooring.transport.message import WireError
 from mooring.transport.open import Wire, open_channel, wires
 from mooring.transport.pool import HttpPool
 

@@ -12,11 +12,11 @@ import anyio.abc
 
 from mooring.config.logs import logger
 from mooring.errors import Outcome
+from mooring.transport.forwarding import ForwardedRequest
 from mooring.transport.limits import BYTES, MESSAGES, DeadlineTimer, FloodLimit, Pending, Progress, cost
 from mooring.transport.message import (
     INTERNAL_ERROR,
     REQUEST_TIMEOUT,
-    ForwardedRequest,
     RequestId,
     WireError,
     answer_id,

@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic, perf_counter
 
-from mooring.transport.message import FORWARDED
+from mooring.transport.forwarding import FORWARDED
 
 LATE = 0.05
 """A timer that fires this many seconds late means that the event loop was blocked. Deadlines are then checked

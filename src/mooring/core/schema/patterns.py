@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 _LONGEST_PATTERN, _LONGEST_MATCHED = 200, 1_000
-_CLASS = re.compile(r"\\[wWdDsSbBpP]|\[\^|\.")
-_TIMES = re.compile(r"\{(\d+)(?:,(\d*))?\}")
+_CLASS = r"\\[wWdDsSbBpP]|\[\^|\."
+_TIMES = r"\{(\d+)(?:,(\d*))?\}"
 
 
 def linear_match(pattern: str, text: str) -> bool | None:
@@ -24,11 +24,11 @@ def _expression(pattern: str) -> Any:
     from pydantic_core import SchemaError, SchemaValidator, core_schema
 
     times = 1
-    for low, high in _TIMES.findall(pattern):
+    for low, high in re.findall(_TIMES, pattern):
         times *= max(int(low[:9]), int((high or "0")[:9]), 1)
     if len(pattern) > _LONGEST_PATTERN or "(?i" in pattern:
         return None
-    if len(_CLASS.findall(pattern)) * times > 64 or len(pattern) * times > 10_000:
+    if len(re.findall(_CLASS, pattern)) * times > 64 or len(pattern) * times > 10_000:
         return None
     try:
         return SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
