@@ -297,9 +297,11 @@ class EventHub:
         self.streams.add(stream)
         return stream
 
-    def delivers(self, kind: type[Event]) -> bool:
-        """Return whether any stream delivers events of this kind."""
-        return bool(self.streams) and any(stream.delivers(kind) for stream in self.streams)
+    def delivers(self, *kinds: type[Event]) -> bool:
+        """Return whether any stream delivers events of one of these kinds."""
+        if not self.streams:
+            return False
+        return any(stream.delivers(kind) for stream in self.streams for kind in kinds)
 
     def close(self) -> None:
         """End all streams."""

@@ -123,7 +123,7 @@ class HostRuntime:
 
     @property
     def observed(self) -> bool:
-        return any(map(self._events.delivers, (CallStarted, CallFinished, ScriptCalled)))
+        return self._events.delivers(CallStarted, CallFinished, ScriptCalled)
 
     @property
     def scripts(self) -> ScriptSettings:
@@ -396,7 +396,8 @@ class Session(SessionIdentity, SkillVerbs):
             await results.record(result, arguments=arguments, session_id=self.id, agent_id=self.agent_id)
         if tool is None:
             return result
-        result = hinted(result, tool, arguments)
+        if result.is_error:
+            result = hinted(result, tool, arguments)
         rules = runtime.rules(tool.server)
         limit = rules.budget if budget is None else budget
         if plain(result, limit) and (tool.output_schema is None or rules.output_schema == "off"):

@@ -64,8 +64,8 @@ def provider_failed(tool: Tool, bug: Exception) -> CallError:
 
 
 def hinted(result: Result, tool: Tool, arguments: object) -> Result:
-    """Return the result; a failed one with a note on misspelt arguments, if there are any."""
-    note = misspelt_arguments(tool.input_schema, arguments) if result.is_error else None
+    """Return a failed result with a note on misspelt arguments, if there are any."""
+    note = misspelt_arguments(tool.input_schema, arguments)
     if note is None:
         return result
     return replace(result, blocks=(*result.blocks, Block({"type": "text", "text": note})))

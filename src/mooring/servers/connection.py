@@ -395,7 +395,8 @@ class Connection:
             sender = await self._eras.sender(wanted, end)
         # A progress token is always sent, so that a server can reset the idle timeout.
         options: dict[str, Any] = {"idle": idle, "on_progress": on_progress or _ignore_progress, "meta": meta}
-        options["again"] = any(fnmatchcase(tool, glob) for glob in config.idempotent)
+        if config.idempotent:
+            options["again"] = any(fnmatchcase(tool, glob) for glob in config.idempotent)
         try:
             params = _call_params(sender, tool, arguments)
             raw = await sender.ask("tools/call", params, tool, end, **options)
@@ -404,7 +405,7 @@ class Connection:
                 raw = await InputRounds(sender, tool, end).finish(raw, "tools/call", params, options)
         except ServerError as problem:
             other = None
-            if options["again"]:
+            if options.get("again"):
                 other = await self._eras.asking_by_result(tool, sender, problem, end)
             if other is None:
                 if (note := self._eras.learn(tool, sender, problem.said)) is not None:

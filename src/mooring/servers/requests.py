@@ -190,7 +190,8 @@ class RequestSender:
                 live = self.supervisor.live or await self.live(end)
                 if self.supervisor.guard is not None and method in GUARDED:
                     live = await self._guarded(method, params, about, end)
-                self._check_visibility(method, params)
+                if self.supervisor.reserved:
+                    self._check_visibility(method, params)
                 sent = concurrency.monotonic()
                 left = max(end - sent, 0.0)
                 if self.supervisor.lease is not None:
@@ -205,7 +206,8 @@ class RequestSender:
                     live = self.supervisor.live or await self.live(end)
                     if self.supervisor.guard is not None and method in GUARDED:
                         live = await self._guarded(method, params, about, end)
-                    self._check_visibility(method, params)
+                    if self.supervisor.reserved:
+                        self._check_visibility(method, params)
                     sent = concurrency.monotonic()
                     left = max(end - sent, 0.0)
                     if self.supervisor.lease is not None:
@@ -232,9 +234,9 @@ class RequestSender:
     def _check_visibility(self, method: str, params: Mapping[str, Any]) -> None:
         """Refuse a call of a tool that only pages may call. The catalog may have shown it: an old lock or an
         older listing does not say who may call a tool."""
-        reserved = self.supervisor.reserved
-        if reserved and method == "tools/call" and params["name"] in reserved and not FOR_PAGE.get():
-            tool = params["name"]
+        if method != "tools/call" or FOR_PAGE.get():
+            return
+        if (tool := params["name"]) in self.supervisor.reserved:
             text = f"{tool!r} is not called: {RESERVED}"
             raise PolicyDenied(text, server=self._name, tool=tool, reason=RESERVED)
 
