@@ -6,12 +6,13 @@ import asyncio
 import contextvars
 import inspect
 import os
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import CancelledError
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mooring.config.logs import logger
@@ -95,19 +96,15 @@ async def _contained(work: Callable[..., Coroutine[Any, Any, None]], args: tuple
 
 async def side_by_side(works: Iterable[Coroutine[Any, Any, object]]) -> None:
     """Run the coroutines concurrently; return when all have ended."""
-    from anyio import create_task_group
-
-    async with create_task_group() as group:
+    async with asyncio.TaskGroup() as group:
         for work in works:
-            group.start_soon(_done, work)
+            group.create_task(work)
 
 
-async def _done(work: Coroutine[Any, Any, object]) -> None:
-    await work
-
-
-def shielded() -> CancelScope:
-    """Return a scope that shields its block from cancellation. The block must bound its own time."""
+def shielded() -> AbstractContextManager[object]:
+    """Return a scope that shields its block from outer cancel scopes. The block must bound its own time."""
+    if "anyio._backends._asyncio" not in sys.modules:  # there is none; importing it takes 20 ms
+        return nullcontext()
     from anyio import CancelScope
 
     return CancelScope(shield=True)
