@@ -15,6 +15,7 @@ from typing import Any
 from mooring.cli.options import Options, Parser, UsageError, split_options, suggestion, wants_json
 from mooring.cli.output import Output, never_block_on_stderr, wrap
 from mooring.errors import (
+    TELL_USER,
     AuthNeeded,
     ConfigError,
     MooringError,
@@ -167,6 +168,11 @@ def exit_code(error: BaseException) -> int:
             return FAILED
 
 
+def message_of(error: BaseException) -> str:
+    """The message of an error for a person, without advice to a model."""
+    return str(error).removesuffix(f" {TELL_USER}")
+
+
 def help_text(command: str | None = None) -> str:
     """The help of one command, or of the whole program; imports only the module of that command."""
     if command is not None:
@@ -189,14 +195,22 @@ def help_text(command: str | None = None) -> str:
     return parser.format_help()
 
 
+def show_help(command: str | None, out: Output) -> int:
+    """Print the help of one command, or of the whole program."""
+    if out.options.json:
+        out.document({"command": command, "help": help_text(command)})
+    else:
+        out.line(help_text(command).rstrip("\n"))
+    return DONE
+
+
 def _dispatch(argv: list[str], options: Options, out: Output) -> int:
     command = next((word for word in argv if not word.startswith("-")), None)
     end = argv.index("--") if "--" in argv else len(argv)
     if {"-h", "--help"} & set(argv[:end]) and _names_tool(argv[:end]):
         return _show_arguments(argv, options, out)
-    if {"-h", "--help"} & set(argv[:end]) or not argv:
-        out.line(help_text(command if command in COMMANDS else None).rstrip("\n"))
-        return DONE
+    if not argv or ({"-h", "--help"} & set(argv[:end]) and (command is None or command in COMMANDS)):
+        return show_help(command, out)
     if argv[0] in ("--version", "-V"):
         return _version(out)
     if argv[0] not in COMMANDS:
@@ -267,7 +281,7 @@ def _version(out: Output) -> int:
 def _explain(problem: BaseException, out: Output) -> int:
     problem = _innermost(problem)
     if isinstance(problem, MooringError):
-        out.error(str(problem))
+        out.error(message_of(problem))
     else:
         out.error(
             f"{type(problem).__name__}: {problem}. This is a bug in mooring. "
