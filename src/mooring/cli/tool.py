@@ -48,7 +48,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 async def show_arguments(args: Namespace, options: Options, out: Output) -> int:
-    """Print how to call one tool, for `mooring call TOOL --help`. With `--json`, the same as `mooring tool`."""
+    """Print how to call one tool (`mooring call TOOL --help`). With `--json`, the same as `mooring tool`."""
     from mooring.cli.hosting import find_tool, one_off_server, open_host
 
     one_off = one_off_server(args)
