@@ -33,7 +33,7 @@ tools, and `call`, `read`, `prompt` and `ping SERVER` start only one server.
 | 3 | needs a login or an approval |
 | 10 | a server differs from the lock (`check`, `lock --check-only`) |
 | 11 | a server could not be reached (`check`, `lock`) |
-| 130 | interrupted |
+| 130 | interrupted; `serve --http` and `console` end with 0 |
 """
 
 

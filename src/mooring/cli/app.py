@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -129,6 +130,7 @@ DONE, FAILED, MISUSED, NEEDS_LOGIN, INTERRUPTED = 0, 1, 2, 3, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; a traceback is shown only if MOORING_DEBUG is set."""
+    _open_closed_streams()
     words = sys.argv[1:] if argv is None else argv
     out = Output(Options(json=wants_json(words)))
     try:
@@ -138,9 +140,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if code:
             _document_error(out, code)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader closed the pipe, as `head` does. Python would report it again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
+        _discard_stdout()
         return DONE
     except KeyboardInterrupt:
         out.error("Interrupted. All servers that were started have been stopped.", label="")
@@ -151,6 +152,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _explain(problem, out)
     return code
+
+
+def _open_closed_streams() -> None:
+    """Replace standard streams that the caller has closed (`mooring list <&-`), which are None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (until the end)
 
 
 def exit_code(error: BaseException) -> int:
@@ -280,6 +288,10 @@ def _version(out: Output) -> int:
 
 def _explain(problem: BaseException, out: Output) -> int:
     problem = _innermost(problem)
+    if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
+        _discard_stdout()
+        out.error(f"The output was not written completely: {problem.strerror}.")
+        return FAILED
     if isinstance(problem, MooringError):
         out.error(message_of(problem))
     else:
@@ -290,6 +302,11 @@ def _explain(problem: BaseException, out: Output) -> int:
     code = exit_code(problem)
     _document_error(out, code, problem)
     return code
+
+
+def _discard_stdout() -> None:
+    """Drop what is still in the buffer: Python would report the same error again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _document_error(out: Output, code: int, problem: BaseException | None = None) -> None:
