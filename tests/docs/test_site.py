@@ -64,7 +64,8 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 async def page() -> AsyncIterator[Browser]:
-    async with asyncio.timeout(120), browser() as one:
+    # The recorded terminal session is animated: without motion, it is shown whole.
+    async with asyncio.timeout(120), browser("--force-prefers-reduced-motion") as one:
         await one.send("POST", "/window/rect", {"width": 1280, "height": 860})
         yield one
 
@@ -92,9 +93,7 @@ async def test_a_main_page_looks_as_its_golden_screenshot(name: str, page: Brows
     await show(page, f"{address}/{path}", colours)
     scheme = await page.run("return document.body.getAttribute('data-md-color-scheme')")
     assert scheme == ("slate" if colours == "dark" else "default")
-    # The recorded terminal session is animated: its place is compared, not its moment.
-    images = "document.querySelectorAll('img[src$=\"session.svg\"]')"
-    await page.run(f"{images}.forEach(one => one.style.opacity = 0)")
+    await page.until("return [...document.images].every(one => one.complete)")
     picture = await page.send("GET", "/screenshot")
     golden = GOLDEN / f"{name}.png"
     if os.environ.get("UPDATE"):
