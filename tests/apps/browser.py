@@ -51,12 +51,12 @@ class Browser:
 
 
 @asynccontextmanager
-async def browser(*flags: str) -> AsyncIterator[Browser]:
+async def browser() -> AsyncIterator[Browser]:
     port = free_port()
     driver = await asyncio.create_subprocess_exec(
         DRIVER, f"--port={port}", stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
     )
-    options = {"binary": CHROMIUM, "args": ["--headless=new", "--no-sandbox", "--disable-gpu", *flags]}
+    options = {"binary": CHROMIUM, "args": ["--headless=new", "--no-sandbox", "--disable-gpu"]}
     try:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
             options["args"] = [*options["args"], f"--user-data-dir={profile}"]
