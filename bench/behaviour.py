@@ -23,6 +23,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 LIMIT = 20.0
+CALLS = 3
+"""After the server was killed."""
 Servers = dict[str, dict[str, Any]]
 Call = Callable[[], Awaitable[str]]
 
@@ -175,6 +177,7 @@ def kill_server() -> None:
 async def one(name: str, situation: str) -> str:
     """What happened, in a few words."""
     started = time.monotonic()
+    outcomes: list[str] = []
     try:
         async with asyncio.timeout(LIMIT), PEERS[name][1](SITUATIONS[situation]) as (names, call):
             took = time.monotonic() - started
@@ -185,8 +188,7 @@ async def one(name: str, situation: str) -> str:
                 return f"{len(names)} tools after {took:.1f} s"
             await call()
             kill_server()
-            outcomes: list[str] = []
-            for _ in range(3):
+            for _ in range(CALLS):
                 try:
                     async with asyncio.timeout(3):
                         await call()
@@ -195,6 +197,8 @@ async def one(name: str, situation: str) -> str:
                     outcomes.append("no answer in 3 s" if isinstance(problem, TimeoutError) else "error")
             return ", ".join(outcomes)
     except BaseException as problem:
+        if len(outcomes) == CALLS:  # raised while closing, after all calls
+            return ", ".join(outcomes)
         inner: Any = problem
         while getattr(inner, "exceptions", None):
             inner = inner.exceptions[0]

@@ -247,8 +247,8 @@ def page(name: str, one: Framework) -> str:
         f"# {one.title}\n\n<!-- written by `make format` -->\n\n{head}",
         f"## Install\n\n```sh\n{one.install}\n```",
         f"## Shortest program\n\n[examples/{one.example}](../../examples/{one.example})"
-        " runs as it stands, on bundled servers"
-        + ("." if by_gateway else " and with a scripted model; the line for a real one stands beside it.")
+        " runs unchanged, on bundled servers"
+        + ("." if by_gateway else " and with a scripted model; a comment shows the line for a real one.")
         + f"\n\n```py\n{source}\n```",
         *([one.notes] if one.notes else []),
         f"## Streaming\n\n{one.streaming}\n{GATEWAY_PROGRESS if by_gateway else PROGRESS}",

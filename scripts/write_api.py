@@ -24,7 +24,7 @@ GENERATED = "<!-- written by `make format` -->\n"
 NOTE = (
     "In the examples, `host` is an entered `Host` with the server `shop` (tools `price` and `order`), `reader` one with\n"
     "the server `library` (resource `memo://opening`, prompt `greet`, skill `refunds`), and `folder` the working\n"
-    "directory. The code stands inside an async function. A test runs each example.\n"
+    "directory. The code runs inside an async function. A test runs each example.\n"
 )
 
 

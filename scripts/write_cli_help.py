@@ -19,6 +19,7 @@ In a pipe or a file, control characters in the text of servers are escaped, exce
 A command that fails prints a message on standard error. With `--json` it also prints the error as its
 document: `{"error": {"kind": "UnknownTool", "message": "…", "exit_code": 2, "next": "mooring tools"}}`.
 `next` is a command to try, or null; `server`, `tool`, `file`, `suggestions` and others are added if known.
+`--help` with `--json` prints `{"command": "list", "help": "…"}`.
 `mooring call` prints its usual document with `is_error` if the tool was called and failed.
 
 Commands start only the servers that they need: servers in the lock or the cache are not started to list their
@@ -32,7 +33,7 @@ tools, and `call`, `read`, `prompt` and `ping SERVER` start only one server.
 | 3 | needs a login or an approval |
 | 10 | a server differs from the lock (`check`, `lock --check-only`) |
 | 11 | a server could not be reached (`check`, `lock`) |
-| 130 | interrupted |
+| 130 | interrupted; `serve --http` and `console` end with 0 |
 """
 
 

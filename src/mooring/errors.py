@@ -208,6 +208,10 @@ class NotTrusted(MooringError):
         self.file = file
 
 
+TELL_USER = "Do not try again; tell the user what you wanted to do."
+"""Advice to a model, at the end of the message of a denied call."""
+
+
 class PolicyDenied(MooringError):
     """The configuration or the user denied this call.
 

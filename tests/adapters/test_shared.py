@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mooring import Host, LocalTools, Result, Tool
 from mooring.adapters import _common
-from mooring.adapters._common import IMAGES, Bridge, content_parts, fields, text
+from mooring.adapters._common import IMAGES, Bridge, content_parts, fields, marked_parts, text
 from mooring.core.schema import compile as schemas
 from mooring.core.types import Block
 from tests.adapters.contract import lab
@@ -58,6 +58,18 @@ def test_a_structured_value_stands_for_text_that_is_missing() -> None:
 def test_there_is_always_something_to_read() -> None:
     assert text(result()) == "Done; there is no output."
     assert text(result(is_error=True)) == "The tool failed and gave no reason."
+
+
+def test_an_error_in_several_blocks_is_marked_once() -> None:
+    why, hint = {"type": "text", "text": "it failed"}, {"type": "text", "text": "[mooring: try b]"}
+    assert [part.text for part in marked_parts(result(why, hint, is_error=True))] == [
+        "Error: it failed",
+        "[mooring: try b]",
+    ]
+    dot = image(base64.b64encode(b"dot").decode())
+    shown = marked_parts(result(dot, why, is_error=True))
+    assert [part.text for part in shown] == ["Error:", "", "it failed"]
+    assert marked_parts(result(why, hint)) == content_parts(result(why, hint))
 
 
 def test_a_structured_value_is_not_said_twice() -> None:

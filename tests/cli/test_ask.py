@@ -28,13 +28,16 @@ def test_a_call_that_needs_a_yes_is_asked_for_on_a_terminal(terminal, guarded) -
     assert "welcome" in shown.text
     shown = terminal("call", "mcp_notes_list_notes", "--config", guarded, typed="\n")
     assert shown.code == 3
-    assert "The tool was not called." in shown.text
+    assert shown.text.endswith("[y/N] The tool was not called.\n")
 
 
 def test_without_a_terminal_such_a_call_needs_the_option(ran, guarded) -> None:
     done = ran("call", "mcp_notes_list_notes", "--config", guarded)
     assert (done.returncode, done.stdout) == (3, "")
-    assert "use --yes" in done.stderr
+    assert done.stderr == (
+        "error: 'mcp_notes_list_notes' was not called: approval is required (`approve` of 'notes'). "
+        "There is no terminal to ask on: review the arguments, then use --yes.\n"
+    )
     assert ran("call", "mcp_notes_list_notes", "--yes", "--config", guarded).stdout == "welcome\n"
 
 
@@ -43,6 +46,16 @@ def test_a_denied_tool_is_not_there(ran, guarded) -> None:
     done = ran("call", "mcp_notes_read_note", "title=welcome", "--yes", "--config", guarded)
     assert done.returncode == 3
     assert "`deny: read_*` in the policy of 'notes'" in done.stderr
+
+
+def test_a_call_that_a_rule_denies_has_no_advice_to_a_model(ran, config, tmp_path: Path) -> None:
+    file = Path(config({"notes": "notes"}))
+    rule = {"when": "arguments.title == 'secret'", "then": "deny"}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "policy": {"rules": [rule]}}))
+    done = ran("call", "mcp_notes_read_note", "title=secret", "--config", str(file))
+    assert done.returncode == 3
+    assert "'mcp_notes_read_note' was not called: the configuration denies it" in done.stderr
+    assert "tell the user" not in done.stderr
 
 
 def test_a_project_file_is_approved_on_a_terminal(terminal, tmp_path: Path) -> None:

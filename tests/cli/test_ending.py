@@ -304,3 +304,42 @@ def test_ctrl_c_on_the_terminal_of_the_demo_prints_no_traceback(tmp_path, enviro
         shown += read_all(ours)
     os.close(ours)
     assert (process.returncode, "Traceback" in shown) == (130, False), shown
+
+
+@pytest.mark.parametrize("stream", ["<&-", ">&-", "2>&-"])
+@pytest.mark.parametrize("words", ["list", "call mcp_notes_list_notes", "trust", "help"])
+def test_a_standard_stream_may_be_closed(
+    config, environment, tmp_path: Path, words: str, stream: str
+) -> None:
+    command = f'exec "$0" -m mooring --config "$1" {words} {stream}'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable, config({"notes": "notes"})],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == (3 if words == "trust" else 0), done.stderr
+    assert "bug" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is a device of Linux")
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_output_that_cannot_be_written_is_reported_in_one_sentence(
+    config, environment, tmp_path: Path, more: list[str]
+) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "mooring", "list", "--config", config({"notes": "notes"}), *more],
+            cwd=tmp_path,
+            env=environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "error: The output was not written completely: No space left on device.\n"

@@ -210,6 +210,22 @@ def test_lock_on_a_terminal_of_50_columns(terminal, locked, tmp_path) -> None:
     )
 
 
+def test_check_ends_with_the_number_of_servers_that_match_or_could_not_be_reached(
+    ran, config, lab, tmp_path
+) -> None:
+    ran("lock", "--config", config({"lab": lab.entry, "clock": "clock"}))
+    done = ran("check", "--config", config({"lab": lab.entry, "clock": "clock"}))
+    assert (done.returncode, plain(done.stderr, tmp_path)) == (
+        0,
+        "note: DIR/mooring.lock: 2 servers match.\n",
+    )
+    done = ran("check", "--config", config({"lab": lab.entry, "clock": "broken"}))
+    assert done.returncode == 11
+    assert plain(done.stderr, tmp_path).endswith(
+        "note: DIR/mooring.lock: 1 server matches, 1 server could not be reached.\n"
+    )
+
+
 def test_check_in_a_pipe(ran, locked, tmp_path) -> None:
     done = ran("check", "--config", locked)
     assert (done.returncode, done.stdout, plain(done.stderr, tmp_path)) == snapshot(
@@ -224,7 +240,7 @@ def test_check_in_a_pipe(ran, locked, tmp_path) -> None:
         + "Read it otherwise."
     Accept it with `mooring approve lab/read`.
 """,
-            "note: 1 server differs from DIR/mooring.lock. "
+            "note: DIR/mooring.lock: 1 server matches, 1 server differs. "
             "Accept one with `mooring approve SERVER`, or all with `mooring lock`.\n",
         )
     )

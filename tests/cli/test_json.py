@@ -7,6 +7,8 @@ import pytest
 from dirty_equals import IsFloat, IsInt, IsPartialDict, IsStr
 from inline_snapshot import snapshot
 
+from mooring.cli.app import help_text
+
 CONNECTED = IsFloat(gt=1e9)
 
 
@@ -55,6 +57,22 @@ def test_list_with_no_servers_is_an_empty_document_and_a_hint(ran, config) -> No
     done = ran("list", "--json", "--config", config({}))
     assert document(done) == {"servers": [], "warnings": []}
     assert "mooring demo" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [(["list", "--help"], "list"), (["-h"], None), ([], None), (["help", "list"], "list")],
+)
+def test_help_is_a_document_with_the_command_and_the_text(ran, words: list[str], command: str | None) -> None:
+    done = ran(*words, "--json")
+    assert document(done) == {"command": command, "help": help_text(command)}
+    assert done.returncode == 0
+
+
+def test_help_on_the_call_of_a_tool_is_the_document_of_the_tool(ran, config) -> None:
+    file = config({"notes": "notes"})
+    done = ran("call", "mcp_notes_read_note", "--help", "--json", "--config", file)
+    assert document(done) == document(ran("tool", "mcp_notes_read_note", "--json", "--config", file))
 
 
 def test_tools(ran, mixed_config) -> None:

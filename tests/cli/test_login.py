@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import stat
 import sys
 from collections.abc import Callable, Mapping
@@ -191,6 +192,22 @@ async def test_a_login_that_does_not_happen_is_exit_code_3_and_one_paragraph(
         assert reason in err
         assert "Traceback" not in err
         assert not (tmp_path / "opened").exists()
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+async def test_ctrl_c_ends_a_login_that_waits_for_the_browser(
+    started: Any, config: Config, more: list[str]
+) -> None:
+    async with AuthLab() as auth:
+        file = config({"web": {"url": auth.lab.url}})
+        run = await started("login", "web", "--no-browser", *more, "--config", file)
+        await run.address()
+        run.process.send_signal(signal.SIGINT)
+        code, out, err = await run.end()
+        assert code == 130
+        assert err.endswith("Interrupted. All servers that were started have been stopped.\n")
+        assert "Traceback" not in err
+        assert (json.loads(out)["error"]["kind"] if more else out) == ("Interrupted" if more else "")
 
 
 def test_a_server_that_takes_no_login_is_misuse(ran: Any, config: Config) -> None:

@@ -31,7 +31,7 @@ def test_help_fits_a_narrow_terminal_except_for_examples(ran, monkeypatch) -> No
 
 
 def test_help_is_found_wherever_it_stands(ran) -> None:
-    assert ran("--help", "tools").stdout == ran("tools", "-h").stdout == ran("--json", "tools", "-h").stdout
+    assert ran("--help", "tools").stdout == ran("tools", "-h").stdout == ran("--quiet", "tools", "-h").stdout
 
 
 def test_the_version(ran) -> None:
@@ -45,6 +45,7 @@ def test_the_version(ran) -> None:
         (["serch"], "Unknown command 'serch'. Did you mean 'search'? See `mooring --help`."),
         (["tools", "--sever", "x"], "Unknown option '--sever'. Did you mean '--server'? "),
         (["--jsn", "list"], "Unknown option '--jsn'."),
+        (["serch", "--help"], "Unknown command 'serch'. Did you mean 'search'? See `mooring --help`."),
         (["list", "extra"], "Unknown argument 'extra'. See `mooring list --help`."),
         (["list", "--timeout", "soon"], "expected seconds, such as 10 or 0.5, not 'soon'"),
         (["list", "--timeout", "-1"], "expected"),
@@ -63,6 +64,15 @@ def test_a_mistake_is_one_paragraph_on_stderr_and_exit_code_2(ran, words: list[s
     assert message in done.stderr
     assert done.stderr.startswith("error: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_skill_that_does_not_exist_is_exit_code_2(ran, config) -> None:
+    done = ran("skill", "refunds", "--config", config({"notes": "notes"}))
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: Skill 'refunds' was not read: there is no such skill; no server has skills. "
+        "See `mooring skills`.\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -293,6 +293,26 @@ def test_a_file_with_settings_alone_counts(tmp_path: Path, name: str, text: str)
 def test_a_file_without_servers_says_so(tmp_path: Path) -> None:
     [warning] = read(tmp_path / "package.json", {"name": "x"}).warnings
     assert "names no servers" in str(warning)
+    assert "did you mean" not in str(warning)
+
+
+def test_a_misspelt_name_of_the_servers_is_reported_with_the_right_one(tmp_path: Path) -> None:
+    [warning] = read(tmp_path / "other.json", {"mcpServer": {"a": {"command": "x"}}}).warnings
+    assert str(warning).endswith("has entries; did you mean 'mcpServers'?")
+
+
+def test_a_command_that_is_a_list_of_one_word_has_the_arguments_of_args(tmp_path: Path) -> None:
+    config = read(tmp_path / "mcp.json", {"mcpServers": {"a": {"command": ["x"], "args": ["y"]}}})
+    assert [(one.command, one.args) for one in config.servers] == [("x", ("y",))]
+
+
+@pytest.mark.parametrize("order", [("command", "args"), ("args", "command")])
+def test_arguments_in_two_places_are_reported_with_both_names(tmp_path: Path, order: tuple[str, str]) -> None:
+    entry = {"command": ["x", "y"], "args": ["z"]}
+    written = {"mcpServers": {"a": {name: entry[name] for name in order}}}
+    [warning] = read(tmp_path / "mcp.json", written).warnings
+    first, second = order
+    assert f"field {second!r}: differs from {first!r}; keep one of them" in str(warning)
 
 
 @pytest.mark.parametrize(("name", "problems"), [("mooring.yaml", 1), ("settings.yaml", 0)])

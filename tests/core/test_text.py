@@ -89,6 +89,16 @@ def test_a_misspelt_argument_is_named_with_the_one_that_was_meant() -> None:
     assert note == "[mooring: there is no argument 'timezon', did you mean 'timezone'?]"
 
 
+def test_a_misspelt_value_of_an_enumeration_gets_the_nearest_one() -> None:
+    schema = {
+        "properties": {"kind": {"enum": ["error", "success", 3]}, "free": {"type": "string"}, "odd": True}
+    }
+    note = misspelt_arguments(schema, {"kind": "eror", "free": "eror", "odd": "eror"})
+    assert note == "[mooring: 'kind' cannot be 'eror', did you mean 'error'?]"
+    for value in ("error", "other", 3, None, ["eror"]):
+        assert misspelt_arguments(schema, {"kind": value}) is None
+
+
 @pytest.mark.parametrize(
     ("schema", "arguments"),
     [

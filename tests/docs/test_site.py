@@ -45,6 +45,15 @@ for (let i = 0; i < is.data.length; i += 4)
 return changed / (is.data.length / 4);
 """
 
+FONT = "lib/python*/site-packages/mkdocs/themes/readthedocs/css/fonts/lato-normal.woff2"
+"""A font of the pinned tools of the site. The site itself uses the fonts of the system, which differ."""
+ONE_FONT = """
+const font = new FontFace('Golden', 'url(data:font/woff2;base64,' + arguments[0] + ')');
+document.fonts.add(await font.load());
+const style = document.createElement('style'); style.textContent = '* { font-family: Golden !important }';
+document.head.append(style);
+"""
+
 
 class Silent(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_: Any) -> None: ...
@@ -92,7 +101,10 @@ async def test_a_main_page_looks_as_its_golden_screenshot(name: str, page: Brows
     await show(page, f"{address}/{path}", colours)
     scheme = await page.run("return document.body.getAttribute('data-md-color-scheme')")
     assert scheme == ("slate" if colours == "dark" else "default")
-    # The recorded terminal session is animated: its place is compared, not its moment.
+    font = next((ROOT / ".venv-docs").glob(FONT))
+    await page.run(ONE_FONT, base64.b64encode(font.read_bytes()).decode())
+    await page.until("return [...document.images].every(one => one.complete && one.naturalWidth > 0)")
+    # The recorded terminal session is animated, in a font of the system: only its place is compared.
     images = "document.querySelectorAll('img[src$=\"session.svg\"]')"
     await page.run(f"{images}.forEach(one => one.style.opacity = 0)")
     picture = await page.send("GET", "/screenshot")

@@ -187,6 +187,7 @@ async def test_the_commands_ask_the_running_gateway(serving: Any, admin: str) ->
             plain,
             nothing,
             other,
+            ended,
         ) = await asyncio.gather(
             command(here, admin, "list", "--json"),
             command(here, admin, "list"),
@@ -198,6 +199,7 @@ async def test_the_commands_ask_the_running_gateway(serving: Any, admin: str) ->
             command(here, None, "list"),
             command(here, "mooring_00000000_" + "a" * 43, "sessions"),
             command(here, admin, "tools"),
+            command(here, admin, "sessions", "--end", "none"),
         )
         assert (listed[0], [one["name"] for one in json.loads(listed[1])["servers"]]) == (0, ["lab"])
         assert "lab" in shown[1]
@@ -205,8 +207,8 @@ async def test_the_commands_ask_the_running_gateway(serving: Any, admin: str) ->
         assert "token:root" in sessions[1]
         assert isinstance(json.loads(logs[1]), list)
         assert silent == (0, "", "note: This log has no lines yet.\n")
-        assert missing[0] == 1
-        assert "There is no server 'labb'. Did you mean 'lab'?" in missing[2]
+        assert missing == (2, "", "error: There is no server 'labb'. Did you mean 'lab'?\n")
+        assert ended == (2, "", "error: There is no such session.\n")
         assert (strange[0], "There is no server 'labb'" in strange[2]) == (2, True)
         assert plain[0] == 2
         assert "MOORING_GATEWAY_TOKEN" in plain[2]

@@ -66,6 +66,8 @@ def test_a_write_without_a_terminal_is_not_made_and_yes_approves_it(config: str)
     assert "A script wants to make 1 call that may change something" in refused.stderr
     assert "1 x mcp_notes_" in refused.stderr
     assert "use --yes" in refused.stderr
+    assert refused.stderr.count("not approved") == 1
+    assert "tell the user" not in refused.stderr
     assert refused.stdout == ""
     approved = mooring("run", "-", "--yes", "--config", config, stdin=WRITE)
     assert (approved.returncode, approved.stdout) == (0, "written\n"), approved.stderr

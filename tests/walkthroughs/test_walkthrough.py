@@ -68,17 +68,20 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def environment(framework: str, wheel: Path, home: Path) -> dict[str, str]:
-    """The variables of a clean environment with what the page says to install."""
-    (install,) = [command for command, _ in commands(section(framework))]
-    extra = re.findall(r"mooring\[([a-z-]+)\]", install)[0]
-    place = PEERS / f"clean-{extra}"
+def install(text: str, place: Path, wheel: Path) -> None:
+    """Follow the commands of a section that make an environment and install mooring, from the wheel."""
     uv = runpy.run_path(str(ROOT / "scripts/test_adapters.py"))["uv"]()
-    subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(place)], check=True)
-    into = [uv, "pip", "install", "--quiet", "--python", str(place / "bin/python")]
-    subprocess.run([*into, f"mooring[{extra}] @ file://{wheel}"], check=True)
-    path = f"{place}/bin:{os.environ['PATH']}"
-    return {"PATH": path, "HOME": str(home), "MOORING_HOME": str(home / "mooring"), "LANG": "C.UTF-8"}
+    for command, _ in commands(text):
+        if command == "python3 -m venv .venv":
+            made = [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(place)]
+        elif command == ". .venv/bin/activate":
+            continue
+        else:
+            found = re.fullmatch(r"pip install '?mooring(\[[a-z-]+\])?'?", command)
+            assert found, command
+            package = f"mooring{found[1] or ''} @ file://{wheel}"
+            made = [uv, "pip", "install", "--quiet", "--python", str(place / "bin/python"), package]
+        subprocess.run(made, check=True)
 
 
 def run(command: str | list[str], folder: Path, env: dict[str, str]) -> str:
@@ -105,7 +108,10 @@ def test_an_agent_with_eight_servers_is_built_from_the_page_alone(
     folder.mkdir()
     (folder / "servers").symlink_to(servers / "servers")
     subprocess.run(["git", "init", "--quiet", "repository"], cwd=folder, check=True)
-    env = environment(framework, wheel, home)
+    place = PEERS / f"clean-{framework.replace(' ', '-').lower()}"
+    path = f"{place}/bin:{os.environ['PATH']}"
+    env = {"PATH": path, "HOME": str(home), "MOORING_HOME": str(home / "mooring"), "LANG": "C.UTF-8"}
+    install(section("Install mooring"), place, wheel)
     (folder / "mooring.yaml").write_text(block("yaml", section("Describe them")))
 
     for command, expected in commands(section("The first error")):
@@ -114,6 +120,7 @@ def test_an_agent_with_eight_servers_is_built_from_the_page_alone(
     assert re.search(r"^servers:", (folder / "mooring.yaml").read_text())
     assert (folder / "mooring.lock").exists()
 
+    install(section(framework), place, wheel)
     (folder / "agent.py").write_text(block("py", section(framework)))
     output = run(["python", "agent.py"], folder, env)
     wrong, right, asked, done = (

@@ -125,6 +125,19 @@ def content_parts(result: Result, images: Collection[str] = IMAGES) -> list[Cont
     ]
 
 
+def marked_parts(result: Result) -> list[ContentPart]:
+    """Return the parts, with `Error:` before the first one of a failed call.
+
+    For frameworks and APIs that do not show the model whether a call failed.
+    """
+    first, *rest = content_parts(result)
+    if not result.is_error:
+        return [first, *rest]
+    if first.mime_type is not None:
+        return [ContentPart(text="Error:"), first, *rest]
+    return [ContentPart(text=f"Error: {first.text}"), *rest]
+
+
 def text(result: Result) -> str:
     """Return the result as text."""
     return "\n".join(part.text for part in content_parts(result, ()))

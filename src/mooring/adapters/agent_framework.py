@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mooring.adapters._common import AnySource, Bridge, CompiledTool, content_parts, extra
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, extra, marked_parts
 from mooring.core.types import Result
 
 with extra("agent_framework"):
@@ -52,10 +52,8 @@ def _contents(result: Result) -> list[Content]:
     return [
         Content.from_data(part.raw, part.mime_type)
         if part.mime_type
-        else Content.from_text(
-            f"Error: {part.text}" if result.is_error else part.text, additional_properties=dict(about)
-        )
-        for part in content_parts(result)
+        else Content.from_text(part.text, additional_properties=dict(about))
+        for part in marked_parts(result)
     ]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mooring.adapters._common import AnySource, Bridge, CompiledTool, content_parts, extra
+from mooring.adapters._common import AnySource, Bridge, CompiledTool, extra, marked_parts
 from mooring.core.types import Result
 
 with extra("llama_index"):
@@ -80,8 +80,8 @@ def _output(name: str, arguments: dict[str, Any], result: Result) -> ToolOutput:
             ImageBlock(image=part.data.encode(), image_mimetype=part.mime_type)
             if part.mime_type
             # The agent does not show `is_error` to its model.
-            else TextBlock(text=f"Error: {part.text}" if result.is_error else part.text)
-            for part in content_parts(result)
+            else TextBlock(text=part.text)
+            for part in marked_parts(result)
         ],
         raw_input=arguments,
         raw_output=result.structured if result.structured is not None else result.text,

@@ -18,7 +18,7 @@ from mooring.adapters._common import (
     SyncToolSource,
     ToolSource,
     answers,
-    content_parts,
+    marked_parts,
     member,
     parsed,
     text,
@@ -127,13 +127,13 @@ def _chat_call(call: Any) -> Call:
 
 def _item(call: Call, result: Result) -> Answer:
     """OpenAI has no error flag: the text starts with "Error:"."""
-    shown = content_parts(result)
-    output: Any = _worded(result, "\n".join(part.text for part in shown))
+    shown = marked_parts(result)
+    output: Any = "\n".join(part.text for part in shown)
     if any(part.mime_type for part in shown):
         output = [
             {"type": "input_image", "image_url": part.url, "detail": "auto"}
             if part.mime_type
-            else {"type": "input_text", "text": _worded(result, part.text)}
+            else {"type": "input_text", "text": part.text}
             for part in shown
         ]
     return {"type": "function_call_output", "call_id": call.id, "output": output}
@@ -141,8 +141,5 @@ def _item(call: Call, result: Result) -> Answer:
 
 def _message(call: Call, result: Result) -> Answer:
     """Tool messages of the Chat API hold no images."""
-    return {"role": "tool", "tool_call_id": call.id, "content": _worded(result, text(result))}
-
-
-def _worded(result: Result, shown: str) -> str:
-    return f"Error: {shown}" if result.is_error else shown
+    shown = f"Error: {text(result)}" if result.is_error else text(result)
+    return {"role": "tool", "tool_call_id": call.id, "content": shown}

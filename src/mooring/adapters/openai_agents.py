@@ -14,11 +14,10 @@ from mooring.adapters._common import (
     Bridge,
     CompiledTool,
     ContentPart,
-    content_parts,
     extra,
+    marked_parts,
     parsed,
 )
-from mooring.core.types import Result
 
 with extra("openai_agents"):
     from agents import FunctionTool, ToolOutputImage, ToolOutputText, ToolSearchTool
@@ -58,7 +57,8 @@ def live(source: AnySource) -> MCPServer:
 def _tool(bridge: Bridge, entry: CompiledTool) -> FunctionTool:
     async def invoke(_: Any, arguments: str) -> Any:
         result = await bridge.call(entry.name, parsed(arguments), entry.compiled)
-        return [_output(result, part) for part in content_parts(result)]
+        # Errors are marked in the text: an exception would end the run.
+        return [_output(part) for part in marked_parts(result)]
 
     return FunctionTool(
         name=entry.name,
@@ -70,11 +70,10 @@ def _tool(bridge: Bridge, entry: CompiledTool) -> FunctionTool:
     )
 
 
-def _output(result: Result, part: ContentPart) -> ToolOutputText | ToolOutputImage:
-    """Mark errors in the text: an exception would end the run."""
+def _output(part: ContentPart) -> ToolOutputText | ToolOutputImage:
     if part.mime_type:
         return ToolOutputImage(image_url=part.url)
-    return ToolOutputText(text=f"Error: {part.text}" if result.is_error else part.text)
+    return ToolOutputText(text=part.text)
 
 
 class _Server(MCPServer):
@@ -105,7 +104,7 @@ class _Server(MCPServer):
     ) -> CallToolResult:
         result = await self._bridge.call(tool_name, arguments or {})
         return CallToolResult(
-            content=[_content(result, part) for part in content_parts(result)],
+            content=[_content(part) for part in marked_parts(result)],
             structured_content=result.structured if isinstance(result.structured, dict) else None,
             is_error=result.is_error,
         )
@@ -117,7 +116,7 @@ class _Server(MCPServer):
         raise LookupError(f"unknown prompt {name!r}: use the prompts of the host")
 
 
-def _content(result: Result, part: ContentPart) -> TextContent | ImageContent:
+def _content(part: ContentPart) -> TextContent | ImageContent:
     if part.mime_type:
         return ImageContent(type="image", data=part.data, mime_type=part.mime_type)
-    return TextContent(type="text", text=f"Error: {part.text}" if result.is_error else part.text)
+    return TextContent(type="text", text=part.text)

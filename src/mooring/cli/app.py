@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from typing import Any
 from mooring.cli.options import Options, Parser, UsageError, split_options, suggestion, wants_json
 from mooring.cli.output import Output, never_block_on_stderr, wrap
 from mooring.errors import (
+    TELL_USER,
     AuthNeeded,
     ConfigError,
     MooringError,
@@ -128,6 +130,7 @@ DONE, FAILED, MISUSED, NEEDS_LOGIN, INTERRUPTED = 0, 1, 2, 3, 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; a traceback is shown only if MOORING_DEBUG is set."""
+    _open_closed_streams()
     words = sys.argv[1:] if argv is None else argv
     out = Output(Options(json=wants_json(words)))
     try:
@@ -137,9 +140,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if code:
             _document_error(out, code)
         sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader closed the pipe, as `head` does. Python would report it again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
+        _discard_stdout()
         return DONE
     except KeyboardInterrupt:
         out.error("Interrupted. All servers that were started have been stopped.", label="")
@@ -150,6 +152,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return _explain(problem, out)
     return code
+
+
+def _open_closed_streams() -> None:
+    """Replace standard streams that the caller has closed (`mooring list <&-`), which are None."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (until the end)
 
 
 def exit_code(error: BaseException) -> int:
@@ -165,6 +174,11 @@ def exit_code(error: BaseException) -> int:
             return NEEDS_LOGIN
         case _:
             return FAILED
+
+
+def message_of(error: BaseException) -> str:
+    """The message of an error for a person, without advice to a model."""
+    return str(error).removesuffix(f" {TELL_USER}")
 
 
 def help_text(command: str | None = None) -> str:
@@ -189,14 +203,22 @@ def help_text(command: str | None = None) -> str:
     return parser.format_help()
 
 
+def show_help(command: str | None, out: Output) -> int:
+    """Print the help of one command, or of the whole program."""
+    if out.options.json:
+        out.document({"command": command, "help": help_text(command)})
+    else:
+        out.line(help_text(command).rstrip("\n"))
+    return DONE
+
+
 def _dispatch(argv: list[str], options: Options, out: Output) -> int:
     command = next((word for word in argv if not word.startswith("-")), None)
     end = argv.index("--") if "--" in argv else len(argv)
     if {"-h", "--help"} & set(argv[:end]) and _names_tool(argv[:end]):
         return _show_arguments(argv, options, out)
-    if {"-h", "--help"} & set(argv[:end]) or not argv:
-        out.line(help_text(command if command in COMMANDS else None).rstrip("\n"))
-        return DONE
+    if not argv or ({"-h", "--help"} & set(argv[:end]) and (command is None or command in COMMANDS)):
+        return show_help(command, out)
     if argv[0] in ("--version", "-V"):
         return _version(out)
     if argv[0] not in COMMANDS:
@@ -266,8 +288,12 @@ def _version(out: Output) -> int:
 
 def _explain(problem: BaseException, out: Output) -> int:
     problem = _innermost(problem)
+    if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
+        _discard_stdout()
+        out.error(f"The output was not written completely: {problem.strerror}.")
+        return FAILED
     if isinstance(problem, MooringError):
-        out.error(str(problem))
+        out.error(message_of(problem))
     else:
         out.error(
             f"{type(problem).__name__}: {problem}. This is a bug in mooring. "
@@ -276,6 +302,11 @@ def _explain(problem: BaseException, out: Output) -> int:
     code = exit_code(problem)
     _document_error(out, code, problem)
     return code
+
+
+def _discard_stdout() -> None:
+    """Drop what is still in the buffer: Python would report the same error again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _document_error(out: Output, code: int, problem: BaseException | None = None) -> None:

@@ -50,7 +50,7 @@ def on_terminal() -> bool:
 
 
 async def confirm(question: str, refused: str, out: Output) -> bool:
-    """Ask for a yes on the terminal. Otherwise print `refused`, which says what was not done."""
+    """Ask for a yes on the terminal. Without one, print what was not done (`refused`), unless it is empty."""
     if not on_terminal():
         out.error(f"{refused} There is no terminal to confirm it on: review the output, then use --yes.")
         return False
@@ -62,7 +62,8 @@ async def confirm(question: str, refused: str, out: Output) -> bool:
     answer = await typed_line(100)
     if answer.strip().lower() in (b"y", b"yes"):
         return True
-    out.error(refused, label="")
+    if refused:
+        out.error(refused, label="")
     return False
 
 

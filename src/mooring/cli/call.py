@@ -54,7 +54,7 @@ def configure(parser: Parser) -> None:
 async def run(args: Namespace, options: Options, out: Output) -> int:
     import asyncio
 
-    from mooring.cli.app import exit_code
+    from mooring.cli.app import exit_code, message_of
     from mooring.cli.arguments import read_arguments
     from mooring.cli.ask import elicitation_handler
     from mooring.cli.hosting import find_tool, one_off_server, open_host
@@ -62,8 +62,12 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     document = _read_stdin(options) if args.args == "-" else args.args
 
+    declined = False
+
     async def approve(request: ApprovalRequest) -> bool:
-        return args.yes or await _approved(request, out)
+        nonlocal declined
+        declined = not (args.yes or await _approved(request, out))
+        return not declined
 
     async with open_host(
         options,
@@ -89,8 +93,9 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             )
             raise
         shown = [] if options.json or result.is_error else await _shown(result, out, host)
-        if result.is_error and not options.json:
-            out.error(str(result.error or result.text or f"{tool.name} failed without an error message."))
+        if result.is_error and not options.json and not declined:
+            text = message_of(result.error) if result.error else result.text
+            out.error(text or f"{tool.name} failed without an error message.")
     if options.json:
         out.document(_document(result))
     else:
@@ -99,8 +104,14 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 async def _approved(request: ApprovalRequest, out: Output) -> bool:
-    from mooring.cli.ask import confirm
+    from mooring.cli.ask import confirm, on_terminal
 
+    if not on_terminal():
+        out.error(
+            f"{request.name!r} was not called: approval is required ({request.reason}). "
+            "There is no terminal to ask on: review the arguments, then use --yes."
+        )
+        return False
     title = f" ({request.title})" if request.title else ""
     arguments = json.dumps(dict(request.arguments), ensure_ascii=False)
     question = f"Call {request.tool!r}{title} of server {request.server!r} with {arguments}?"

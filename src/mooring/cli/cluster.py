@@ -39,7 +39,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
             else replace(settings, url=(args.cluster,))
         )
     if settings is None:
-        raise UsageError("there is no `gateway.cluster` in the configuration; name it with --cluster URL.")
+        raise UsageError("There is no `gateway.cluster` in the configuration; name it with --cluster URL.")
     report = await cluster_status(engine_access(settings))
     if options.json:
         out.document(report)

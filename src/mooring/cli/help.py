@@ -19,14 +19,9 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cli.app import COMMANDS, help_text
+    from mooring.cli.app import COMMANDS, show_help
 
     if args.command is not None and args.command not in COMMANDS:
         near = suggestion(args.command, list(COMMANDS))
         raise UsageError(f"Unknown command {args.command!r}.{near} See `mooring help`.")
-    text = help_text(args.command)
-    if options.json:
-        out.document({"command": args.command, "help": text})
-    else:
-        out.line(text.rstrip("\n"))
-    return 0
+    return show_help(args.command, out)

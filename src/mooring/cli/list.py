@@ -18,7 +18,8 @@ DETAILS = """
 
 Starts every configured server, waits until each has connected or failed, and
 shows the states. A failed server is a result, not an error of the command.
-FRESH is the longest time until a change of the server's tools is noticed."""
+TOOLS counts what the server lists, before `allow` and `deny`. FRESH is the
+longest time until a change of the server's tools is noticed."""
 EXAMPLES = """\
   mooring list
   mooring list --timeout 5

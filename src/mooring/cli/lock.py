@@ -11,7 +11,7 @@ from mooring.cli.output import Output, plural
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from mooring.cli.locking import Listing, Review
@@ -132,6 +132,20 @@ def _verdict(file: Path, fresh: Lock, *, stale: bool, check_only: bool) -> str:
     return f"Wrote {file}: {size}."
 
 
+def _comparison(reviews: Sequence[Review], file: Path) -> str:
+    """The last line of `mooring check`: how many servers match the lock, differ, or could not be reached."""
+    same = sum(one.status == "same" for one in reviews)
+    drifted = sum(one.drifted for one in reviews)
+    absent = sum(one.status == "unreachable" for one in reviews)
+    counts = [f"{plural(same, 'server')} match{'es' if same == 1 else ''}"]
+    if drifted:
+        counts.append(f"{plural(drifted, 'server')} differ{'s' if drifted == 1 else ''}")
+    if absent:
+        counts.append(f"{plural(absent, 'server')} could not be reached")
+    advice = " Accept one with `mooring approve SERVER`, or all with `mooring lock`." if drifted else ""
+    return f"{file}: {', '.join(counts if same or len(counts) == 1 else counts[1:])}.{advice}"
+
+
 class CheckCommand:
     """The command `mooring check`."""
 
@@ -188,15 +202,13 @@ lock cannot be read, or there is no lock."""
             reviews += [one for one in own_reviews if one.status != "removed"]
             reviews.sort(key=lambda one: one.server)
             file = own_file if lock is None else file
-        drifted = sum(one.drifted for one in reviews)
-        absent = sum(one.status == "unreachable" for one in reviews)
+        drifted = any(one.drifted for one in reviews)
+        absent = any(one.status == "unreachable" for one in reviews)
         if options.json:
             out.document(report(reviews, file))
         else:
             out.lines(review_lines(reviews, out))
             if (note := partial_note(reviews)) is not None:
                 out.note(note)
-            if drifted:
-                differ = f"{plural(drifted, 'server')} differ{'s' if drifted == 1 else ''} from {file}."
-                out.note(f"{differ} Accept one with `mooring approve SERVER`, or all with `mooring lock`.")
+            out.note(_comparison(reviews, file))
         return DRIFT if drifted else UNREACHABLE if absent else 0

@@ -96,6 +96,9 @@ class RemoteGateway:
     async def _refused(self, answer: aiohttp.ClientResponse) -> MooringError:
         try:
             said = str((await answer.json(content_type=None))["error"])
+            if answer.status == 404:  # a name that does not exist there
+                said = clean_line(said)[:500]
+                return UsageError(f"{said[:1].upper()}{said[1:]}{'' if said.endswith(('.', '?')) else '.'}")
         except (ValueError, KeyError, TypeError):
             said = f"status {answer.status}; is this the URL of a mooring gateway?"
         text = f"The gateway at {self.url} refused: {clean_line(said)[:500]}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mooring.cli.options import Options, Parser, UsageError, add_style
 from mooring.cli.output import Output
 from mooring.core.text import clean
+from mooring.errors import TELL_USER
 
 if TYPE_CHECKING:
     from mooring.core.types import Result
@@ -66,7 +67,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     if options.json:
         out.document(_document(result))
     elif result.is_error:
-        out.error(result.text)
+        out.error(result.text.replace(f" {TELL_USER}", ""))
     elif result.text:
         out.lines([result.text if out.width is None else clean(result.text)])
     if result.error is None:
@@ -84,8 +85,10 @@ async def _approved(request: ApprovalRequest, out: Output) -> bool:
         )
         return await confirm(question, "The tool was not called.", out)
     if not on_terminal():
-        out.error(clean(plan_text(request)), label="plan:")
-    return await confirm(f"{plan_text(request)}\nApprove?", "The plan was not approved.", out)
+        advice = "There is no terminal to approve it on: review it, then use --yes."
+        out.error(f"{clean(plan_text(request))}\n{advice}", label="plan:")
+        return False
+    return await confirm(f"{plan_text(request)}\nApprove?", "", out)  # the result says that it was not
 
 
 def _wrote(result: Result) -> bool:

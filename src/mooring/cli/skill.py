@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
-from mooring.cli.options import Options, Parser
+from mooring.cli.options import Options, Parser, UsageError
 from mooring.cli.output import Output
 from mooring.core.text import clean, without_controls
+from mooring.errors import CallError
+
+if TYPE_CHECKING:
+    from mooring.core.types import Skill
+    from mooring.extensions.skills import Skills
 
 USAGE = "mooring skill NAME [FILE] [options]"
 DETAILS = """
@@ -36,7 +42,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         known = [one.name for one in host.config.servers]
         await gather(host, out, chosen(host, [server] if server in known else []), options.timeout)
         skills = runtime_of(host).skills
-        skill = skills.find(args.name)
+        skill = _found(skills, args.name)
         contents = await skills.read(skill, args.file, options.timeout)
     if options.json:
         held = {"text": contents.text} if not contents.is_binary else {"blob": contents.blocks[0].data}
@@ -49,3 +55,11 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     else:
         out.line(without_controls(contents.text))
     return 0
+
+
+def _found(skills: Skills, name: str) -> Skill:
+    try:
+        return skills.find(name)
+    except CallError as problem:
+        text = str(problem)
+        raise UsageError(f"{text[0].upper()}{text[1:].rstrip('?')}. See `mooring skills`.") from None

@@ -48,12 +48,16 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 async def show_arguments(args: Namespace, options: Options, out: Output) -> int:
-    """Print how to call one tool, for `mooring call TOOL --help`."""
+    """Print how to call one tool (`mooring call TOOL --help`). With `--json`, the same as `mooring tool`."""
     from mooring.cli.hosting import find_tool, one_off_server, open_host
 
     one_off = one_off_server(args)
     async with open_host(options, out, style=args.style, idle=True, one_off=one_off) as host:
         tool = await find_tool(host, args.tool, options, out)
+        document = _document(host, tool)
+    if options.json:
+        out.document(document)
+        return 0
     usage = f"usage: mooring call {clean_line(tool.name)} {_usage(tool)}".rstrip()
     first, *rest = wrap(usage, out.width)
     out.lines([first, *(f"{GAP}{line}" for part in rest for line in wrap(part, out.width))])

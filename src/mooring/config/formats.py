@@ -206,7 +206,7 @@ def _command(value: object) -> dict[str, Any]:
     words = cast("list[object]", value)
     if not words:
         raise ValueError("must name a program")
-    return {"command": words[0], "args": words[1:]}
+    return {"command": words[0], **({"args": words[1:]} if words[1:] else {})}
 
 
 def _enabled(value: object) -> dict[str, Any]:
@@ -375,11 +375,11 @@ def read_shape(data: Mapping[str, Any], *, own: bool) -> FileShape:
     if not own:
         _unread_sections(shape, data, (), read)
     if not found and not own and not shape.settings:
-        shape.notes.append(
-            Problem(
-                field=None, message="names no servers: there is none of " + ", ".join(map(".".join, SHAPES))
-            )
-        )
+        names = [".".join(path) for path in SHAPES]
+        near = [near for key in data if key not in names and (near := did_you_mean(key, names))]
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        message = f"names no servers: none of {', '.join(names)} has entries{hint}"
+        shape.notes.append(Problem(field=None, message=message))
     return shape
 
 

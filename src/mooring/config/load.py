@@ -342,12 +342,9 @@ class _Merge:
                 fields = {**defaults, **entry.fields, "name": name, "source": source}
                 server = ServerConfig.from_fields(fields)
             except InvalidEntryError as error:
-                problems = error.problems
+                problems = tuple(_as_written(problem, entry) for problem in error.problems)
         for problem in problems:
-            head, dot, tail = (problem.field or "").partition(".")
-            spelled = entry.written.get(head, head) + dot + tail
-            written = Problem(field=spelled or None, message=problem.message)
-            self.wrong(source, _warning(source.file, name, written))
+            self.wrong(source, _warning(source.file, name, problem))
         if server is not None:
             self.notes += _strange_references(server)
             self.notes += _ignored_fields(server, entry)
@@ -408,6 +405,12 @@ class _Merge:
                     warning, message=f"{warning.message}. {CLOSED[name][1]} until it is correct"
                 )
             self.wrong(source, warning)
+
+
+def _as_written(problem: Problem, entry: Entry) -> Problem:
+    """Return the problem under the name that the file uses for the field."""
+    head, dot, tail = (problem.field or "").partition(".")
+    return Problem(field=entry.written.get(head, head) + dot + tail or None, message=problem.message)
 
 
 def _warning(file: str | None, server: str | None, problem: Problem) -> ConfigWarning:

@@ -183,23 +183,31 @@ def did_you_mean(name: str, names: Iterable[str]) -> str | None:
 
 
 def misspelt_arguments(schema: Mapping[str, Any], arguments: object) -> str | None:
-    """Return a note on unknown arguments whose names resemble known ones; None if there are none."""
+    """Return a note on misspelt arguments and values of an `enum`; None if there are none."""
     known: Any = schema.get("properties")
     if not isinstance(known, dict) or not isinstance(arguments, Mapping):
         return None
-    names = [str(name) for name in cast("dict[Any, Any]", known)]
-    missing = [name for name in names if name not in arguments]
-    found = [
-        (name, near)
-        for name in map(str, list(cast("Mapping[Any, Any]", arguments))[:_SHORTLIST])
-        if name not in names and (near := did_you_mean(name, missing)) is not None
-    ]
-    if not found:
+    properties = {str(name): keywords for name, keywords in cast("dict[Any, Any]", known).items()}
+    missing = [name for name in properties if name not in arguments]
+    notes: list[str] = []
+    for name, value in list(cast("Mapping[Any, Any]", arguments).items())[:_SHORTLIST]:
+        known_name = str(name) in properties
+        near = _near_choice(properties[str(name)], value) if known_name else did_you_mean(str(name), missing)
+        if near is not None:
+            said = line(str(name), 60)
+            wrong = (
+                f"{said!r} cannot be {line(value, 60)!r}" if known_name else f"there is no argument {said!r}"
+            )
+            notes.append(f"{wrong}, did you mean {line(near, 60)!r}?")
+    return f"[mooring: {'; '.join(notes)}]" if notes else None
+
+
+def _near_choice(keywords: object, value: object) -> str | None:
+    """Return the text of an `enum` that the value is most likely a misspelling of, if any."""
+    choices: Any = cast("dict[Any, Any]", keywords).get("enum") if isinstance(keywords, dict) else None
+    if not isinstance(choices, list) or not isinstance(value, str) or value in choices:
         return None
-    hints = "; ".join(
-        f"there is no argument {line(name, 60)!r}, did you mean {line(near, 60)!r}?" for name, near in found
-    )
-    return f"[mooring: {hints}]"
+    return did_you_mean(value, [one for one in cast("list[Any]", choices) if isinstance(one, str)])
 
 
 def estimate(text: str) -> int:

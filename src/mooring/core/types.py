@@ -405,7 +405,7 @@ class ServerStatus(Value):
     protocol: str | None = None
     """Negotiated protocol version; None while not connected."""
     tools: int = 0
-    """Number of tools."""
+    """Number of tools that the server lists, before `allow` and `deny`."""
     resources: int = 0
     """Number of resources."""
     prompts: int = 0

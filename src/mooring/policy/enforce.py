@@ -16,7 +16,7 @@ from mooring.core.names import OWNER, Style, assign
 from mooring.core.rules import Decision, Facts, Residual, Verdict, compile_rules, strictest
 from mooring.core.types import Snapshot, Tool, ToolCall
 from mooring.core.value import replace
-from mooring.errors import ConfigError, PolicyDenied
+from mooring.errors import TELL_USER, ConfigError, PolicyDenied
 from mooring.policy.approvals import (
     ANSWER_TIMEOUT,
     ApprovalRequest,
@@ -39,7 +39,6 @@ _MOST_PLANS = 20_000
 _MOST_DECISIONS = 10_000
 _ABSENT = object()
 _CALLER = r"\b(?:principal|profile|now)\b"
-_NO_MORE = "Do not try again; tell the user what you wanted to do."
 
 Decide = Callable[[ToolCall], "Decision | Verdict | bool | Awaitable[Decision | Verdict | bool]"]
 """Decides about a call: a decision, its verdict, True (allow) or False (deny)."""
@@ -320,7 +319,7 @@ class PolicyEnforcer:
     ) -> str | None:
         """Ask for approval; return why the call is denied, or None."""
         if self._ask is None:
-            return f"it needs a person's approval ({reason}), and this application cannot ask. {_NO_MORE}"
+            return f"it needs a person's approval ({reason}), and this application cannot ask. {TELL_USER}"
         self._emit(ApprovalAsked(server=tool.server, tool=tool.remote_name, session=session, reason=reason))
         request = ApprovalRequest(
             server=tool.server,
@@ -333,7 +332,7 @@ class PolicyEnforcer:
         )
         approved = await approved_by(self._ask, request, ANSWER_TIMEOUT if timeout is None else timeout)
         note_approval("given" if approved else "denied")
-        return None if approved else f"it needs approval ({reason}), and was not approved. {_NO_MORE}"
+        return None if approved else f"it needs approval ({reason}), and was not approved. {TELL_USER}"
 
     # --- plans of scripts -----------------------------------------------------------------------
 
@@ -507,4 +506,4 @@ def tool_call(tool: Tool, arguments: Mapping[str, Any], context: CallContext) ->
 
 
 def _denial(reason: str) -> str:
-    return f"the configuration denies it ({reason}). {_NO_MORE}"
+    return f"the configuration denies it ({reason}). {TELL_USER}"

@@ -15,7 +15,7 @@ from mooring.core.names import OWNER
 from mooring.core.render import text_block
 from mooring.core.text import did_you_mean, dumps, line
 from mooring.core.types import Result, Tool
-from mooring.errors import CallTimeout, MooringError, PolicyDenied
+from mooring.errors import TELL_USER, CallTimeout, MooringError, PolicyDenied
 from mooring.policy import ApprovalRequest
 from mooring.scripts.calls import (
     CallsById,
@@ -463,8 +463,7 @@ class ScriptRun:
     def _denied(self, function: str, why: str) -> MooringError:
         tool = self._functions[function]
         return PolicyDenied(
-            f"The script was stopped before {tool.name!r}: {why}. "
-            "Do not try again; tell the user what you wanted to do.",
+            f"The script was stopped before {tool.name!r}: {why}. {TELL_USER}",
             server=OWNER,
             tool="script_run",
             reason=why,
