@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -552,6 +553,31 @@ def test_two_processes_never_spend_more_than_the_budget_together(tmp_path: Path)
     for worker in workers:
         worker.join(10)
     assert total == 20
+
+
+def _spend_at_once(path: str, count: int, won: Any) -> None:
+    async def go() -> list[str]:
+        guard = BudgetGuard(10_000, path=path)
+        call = ToolCall(server="s", tool="t", name="t", arguments={})
+        found = await asyncio.gather(*(guard.before(call) for _ in range(count)), return_exceptions=True)
+        return [repr(one) for one in found if one is not None]
+
+    won.put(asyncio.run(go()))
+
+
+def test_calls_at_once_in_several_processes_are_all_counted(tmp_path: Path) -> None:
+    """To close another descriptor of the file would release the locks that SQLite holds on it."""
+    context = multiprocessing.get_context("spawn")
+    won: Any = context.Queue()
+    path = tmp_path / "b"
+    workers = [context.Process(target=_spend_at_once, args=(str(path), 150, won)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    failed = [one for _ in workers for one in won.get(timeout=50)]
+    for worker in workers:
+        worker.join(10)
+    with closing(sqlite3.connect(path)) as file:
+        assert (failed, file.execute("SELECT amount FROM spent").fetchall()) == ([], [(450.0,)])
 
 
 async def test_what_was_sent_is_in_the_audit_log(tmp_path: Path) -> None:

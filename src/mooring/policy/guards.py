@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -45,6 +46,8 @@ TIMEOUT = 5.0
 _LARGE = 65_536
 """Characters of arguments that are searched on the event loop; more in a thread."""
 _DEEPEST = 64
+_BUDGETS = Lock()
+"""Held while a file of amounts is open: the threads of one process do not wait for each other in SQLite."""
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY")
 
 
@@ -144,7 +147,7 @@ class BudgetGuard(Guard):
 
     def _spend(self, today: str, who: str, cost: float) -> float | None:
         """Add the cost; return the amount spent before if the limit would be exceeded."""
-        with closing(self._opened()) as file, file:
+        with _BUDGETS, closing(self._opened()) as file, file:
             file.execute("BEGIN IMMEDIATE")
             query = "SELECT amount FROM spent WHERE day = ? AND who = ?"
             found = file.execute(query, (today, who)).fetchone()
@@ -164,13 +167,12 @@ class BudgetGuard(Guard):
         else:
             path = Path(self._path)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-        descriptor = os.open(path, flags, 0o600)
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(f"{path} is not a regular file")
-        finally:
-            os.close(descriptor)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            # Not opened here: to close it would release the locks that SQLite holds in this process.
+            if not stat.S_ISREG(path.lstat().st_mode):
+                raise OSError(f"{path} is a symbolic link, or not a regular file") from None
         file = sqlite3.connect(path, timeout=TIMEOUT, isolation_level=None)
         try:
             file.execute("PRAGMA synchronous = OFF")  # a crash of the machine may lose the last seconds
