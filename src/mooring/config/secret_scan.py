@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from mooring.config.references import expand, references
 
-__all__ = ["MASK", "flag_of", "is_secret", "masked", "masked_text", "secret_parts"]
+__all__ = ["MASK", "flag_of", "is_secret", "masked", "masked_text", "secret_parts", "without_credentials"]
 
 MASK = "***"
 _WORDS = frozenset(
@@ -27,7 +27,12 @@ _PLAIN_VALUES = frozenset(
 )
 KNOWN = re.compile(
     r"(?:gh[pousr]_|github_pat_|sk-|sk_live_|sk_test_|rk_live_|xox[abeoprs]-|glpat-|npm_|pypi-|hf_|AKIA|ASIA|AIza"
-    r"|ya29\.|shpat_|dop_v1_|lin_api_|ntn_|secret_|SG\.|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_\-.=/+]{8,}"
+    r"|ya29\.|shpat_|dop_v1_|lin_api_|ntn_|secret_|SG\.|mooring_[0-9a-f]{8}_"
+    # The header of a JWT: of any length where a word begins, else short, or `eyJeyJ…` takes quadratic time.
+    r"|(?:(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}+|eyJ[A-Za-z0-9_-]{8,120}+)\.)[A-Za-z0-9_\-.=/+]{8,}"
+)
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?:.*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|.*)", re.DOTALL
 )
 _RANDOM = re.compile(r"[A-Za-z0-9_+/=.-]{20,}")
 _SCHEME = re.compile(r"(Bearer|Basic|Token|ApiKey)\s+(?=\S)", re.IGNORECASE)
@@ -94,6 +99,11 @@ def masked_text(text: str, values: list[Any]) -> str:
     for form in sorted(forms, key=len, reverse=True):
         text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])", MASK, text)
     return KNOWN.sub(MASK, text)
+
+
+def without_credentials(text: str) -> str:
+    """Return `text` without tokens of known forms and private keys."""
+    return _PRIVATE_KEY.sub(MASK, KNOWN.sub(MASK, text))
 
 
 def _found(value: Any, name: str) -> Iterator[str]:

@@ -8,7 +8,6 @@ result.
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from anyio import to_thread
 
 from mooring.concurrency import call_back
 from mooring.config.logs import logger
-from mooring.config.secret_scan import KNOWN
+from mooring.config.secret_scan import without_credentials
 from mooring.core.events import CallDenied, Event
 from mooring.core.json_values import not_json
 from mooring.core.types import EMPTY, Result, Tool, ToolCall
@@ -48,7 +47,6 @@ _LARGE = 65_536
 _DEEPEST = 64
 _BUDGETS = Lock()
 """Held while a file of amounts is open: the threads of one process do not wait for each other in SQLite."""
-_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY")
 
 
 class Guard:
@@ -107,7 +105,7 @@ class SecretGuard(Guard):
         for argument, text in texts:
             if self._redact is not None and self._redact(text) != text:
                 return f"argument {argument!r} holds a secret of this host"
-            if KNOWN.search(text) or _PRIVATE_KEY.search(text):
+            if without_credentials(text) != text:
                 return f"argument {argument!r} holds something that looks like a credential"
         return None
 
@@ -290,7 +288,7 @@ class GuardChain:
         what = "was called, but its result is withheld" if called else "was not called"
         self._emit(CallDenied(server=call.server, tool=call.tool, session=call.session, reason=reason))
         problem = f"{call.name!r} {what}: {reason}."
-        return PolicyDenied(problem, server=call.server, tool=call.tool, reason=reason)
+        return PolicyDenied(problem, server=call.server, tool=call.tool, reason=reason, called=called)
 
 
 def _name(guard: Guard) -> str:
