@@ -28,7 +28,7 @@ from mooring.errors import ConfigError, MooringError
 from mooring.gateway.clients import Principal
 from mooring.gateway.web import Denied
 
-__all__ = ["CreatedTokens", "StoredToken", "TokenFile", "token_path"]
+__all__ = ["CreatedTokens", "StoredToken", "TokenFile", "UnknownToken", "token_path"]
 
 log = logger("mooring.gateway")
 
@@ -122,6 +122,10 @@ def _new_secret() -> tuple[str, Hash]:
     salt = secrets.token_bytes(16)
     digest = scrypt(token.encode(), salt=salt, **SCRYPT, maxmem=2**26)
     return token, Hash(id=key, salt=b64encode(salt).decode(), digest=b64encode(digest).decode())
+
+
+class UnknownToken(MooringError):
+    """There is no token with this name."""
 
 
 class TokenFile:
@@ -248,7 +252,7 @@ class TokenFile:
         if found is None:
             near = did_you_mean(name, tokens)
             hint = "" if near is None else f" Did you mean {near!r}?"
-            raise MooringError(f"There is no token named {name[:80]!r}.{hint} See `mooring token list`.")
+            raise UnknownToken(f"There is no token named {name[:80]!r}.{hint} See `mooring token list`.")
         return found
 
     @contextmanager

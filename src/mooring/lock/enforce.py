@@ -31,8 +31,7 @@ from mooring.lock.model import NO_MARKS, Lock, LockError, Pin
 if TYPE_CHECKING:
     from mooring.config import FoundFile
     from mooring.lock.cache import SnapshotCache
-    from mooring.lock.compare import Admission, Pinning
-    from mooring.lock.diff import Change
+    from mooring.lock.compare import Pinning
     from mooring.servers.active import Guard
 
 log = logger("mooring.lock.enforce")
@@ -338,9 +337,13 @@ class LockEnforcer:
         self._report(name, admission, already=self._warned.get(name, frozenset()))
         return ApprovedListing(admission) if pinning == "block" else None
 
+    def covers(self, server: ServerConfig) -> bool:
+        """Whether there is a lock for a server, and it is in force."""
+        return self._lock_of(server) is not None and self._pinning.get(server.name) != "off"
+
     def changes(self, server: ServerConfig, snapshot: Snapshot) -> tuple[Change, ...]:
         """Return how a listing differs from the lock; empty for a server that no lock covers."""
-        if self._lock_of(server) is None or self._pinning.get(server.name) == "off":
+        if not self.covers(server):
             return ()
         from mooring.lock.compare import compare
 
