@@ -173,9 +173,7 @@ class AdminApi:
                 "the admin API needs a token with the scope 'admin'; "
                 "create one with `mooring token create NAME --scope admin`",
             )
-        principal = await authenticator.principal(request, (SCOPE,))
-        request.principal = principal.name
-        return principal.name
+        return (await authenticator.principal(request, (SCOPE,))).name
 
     async def _body(self, request: WebRequest) -> dict[str, Any]:
         data = await request.read(MAX_BODY, self._gateway.settings.body_timeout)

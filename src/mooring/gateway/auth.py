@@ -401,7 +401,8 @@ class Authenticator:
     async def principal(
         self, request: WebRequest, scopes: Sequence[str], profile: str | None = None
     ) -> Principal:
-        """Return the principal of the token, or of the client certificate if there is no token.
+        """Return the principal of the token, or of the client certificate if there is no token. The request
+        gets its name.
 
         Args:
             request: The request.
@@ -417,8 +418,10 @@ class Authenticator:
         if self.open:
             if request.local is False:
                 raise Denied(403, "no token is required, so only clients of this machine are served")
+            request.principal = ANONYMOUS.name
             return ANONYMOUS
         found = await self._found(request, scopes)
+        request.principal = found.name  # also in the log of a request that is refused below
         if missing := [scope for scope in scopes if scope not in found.scopes]:
             raise Denied(
                 403,
