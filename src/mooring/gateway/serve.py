@@ -385,7 +385,7 @@ def resolved_tokens(settings: GatewaySettings) -> list[tuple[str, str, Sequence[
     """Return the name, value and scopes of each fixed token.
 
     Raises:
-        ConfigError: A reference has no value, or the token is too short.
+        ConfigError: A reference has no value, the token is too short, or two names have the same one.
     """
     lookup = default_lookup(os.environ, source=ConfigSource(scope="explicit"))
     found: list[tuple[str, str, Sequence[str]]] = []
@@ -393,6 +393,8 @@ def resolved_tokens(settings: GatewaySettings) -> list[tuple[str, str, Sequence[
         value = expand(token.token, lookup)
         if len(value) < 16:
             raise ConfigError(f"the token of {token.name!r} is shorter than 16 characters")
+        if same := [name for name, known, _ in found if known == value and name != token.name]:
+            raise ConfigError(f"the tokens of {same[0]!r} and {token.name!r} have the same value")
         found.append((token.name, value, token.scopes))
     return found
 
