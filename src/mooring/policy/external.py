@@ -81,7 +81,9 @@ class DecisionService:
         except (ValueError, RecursionError):
             return _unanswered("sent a response that is not JSON")
         found = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
-        given = [understood(found[key], "the decision service") for key in ("result", "decision") if key in found]
+        given = [
+            understood(found[key], "the decision service") for key in ("result", "decision") if key in found
+        ]
         return _strictest(given) or understood(None, "the decision service")
 
     async def close(self) -> None:
