@@ -20,6 +20,7 @@ from mooring.config.operation import LogSettings
 from mooring.gateway.admin import ROUTES
 from mooring.gateway.logs import ApplicationLog
 from mooring.gateway.tokens import TokenFile
+from tests.lab.certificates import Authority
 from tests.lab.stdio import COMMAND, lab_server
 
 pytestmark = pytest.mark.anyio
@@ -305,6 +306,25 @@ async def test_the_stream_of_events_holds_no_id_of_a_session_that_could_be_used(
         assert '"session"' in seen
         assert client.session not in seen
         assert client.session[:8] in seen
+
+
+async def test_a_gateway_with_a_certificate_of_an_own_authority_is_asked_with_its_file(
+    serving: Any, admin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path / "ca")
+    leaf = authority.made.issue_cert("127.0.0.1")
+    file = tmp_path / "site.pem"
+    file.write_bytes(leaf.private_key_and_cert_chain_pem.bytes())
+    async with serving(lab_server(), gateway={"tls": {"cert": str(file)}}) as here:
+
+        class There:
+            base = here.serving.url.removesuffix("/mcp")
+
+        code, _, error = await command(There(), admin, "list")
+        assert (code, "is not trusted" in error, "SSL_CERT_FILE" in error) == (1, True, True), error
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+        code, out, error = await command(There(), admin, "list")
+        assert (code, "connected" in out) == (0, True), error
 
 
 async def test_a_token_is_not_sent_over_plain_http_to_another_machine(admin: str) -> None:

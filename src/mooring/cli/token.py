@@ -51,7 +51,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     for option in ("profile", "scope", "expires", "grace"):
         if getattr(args, option) and option not in allowed:
             raise UsageError(f"`mooring token {args.action}` has no --{option}. See `mooring token --help`.")
-    if args.action == "list" and args.name is not None:
+    if args.action == "list" and args.name:
         raise UsageError("`mooring token list` lists all tokens and takes no NAME.")
     config = load(options.files)
     unknown = [name for name in args.profile if name not in config.gateway.profiles]
