@@ -120,6 +120,22 @@ async def test_a_token_is_usable_at_once_and_only_where_it_may_be(serving: Any, 
         assert await status_of(here, bob) == 401
 
 
+async def test_a_token_for_one_profile_shows_nothing_of_the_others(serving: Any, file: TokenFile) -> None:
+    """`/metrics` names all servers, tools and principals, `/ready` what is hidden."""
+    profiles = {"reading": {"allow": ["lab/echo"]}}
+    limited, _ = file.create("ana", profiles=["reading"])
+    operator, _ = file.create("root", profiles=["reading"], scopes=["admin"])
+    everywhere, _ = file.create("bob")
+    async with serving(lab_server(), gateway={"profiles": profiles}) as here:
+        for token, status, details in ((limited, 403, False), (operator, 200, True), (everywhere, 200, True)):
+            headers = {"Authorization": f"Bearer {token}"}
+            async with here.http.get(f"{here.base}/metrics", headers=headers) as answer:
+                assert answer.status == status
+            async with here.http.get(f"{here.base}/ready", headers=headers) as answer:
+                assert ("tools" in (await answer.json())["hidden"]) is details
+        assert await status_of(here, limited, "/mcp/reading") == 200
+
+
 async def test_revocation_and_rotation_end_sessions_and_streams(
     serving: Any, file: TokenFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:

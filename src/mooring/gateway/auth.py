@@ -428,7 +428,8 @@ class Authenticator:
                 f"the token lacks the scope {missing[0]!r}",
                 self._challenge(request, scopes, "insufficient_scope"),
             )
-        if profile is not None and found.profiles is not None and profile not in found.profiles:
+        elsewhere = "admin" not in found.scopes if profile is None else profile not in (found.profiles or ())
+        if found.profiles is not None and elsewhere:
             paths = ", ".join(f"/mcp/{name}" for name in sorted(found.profiles))
             raise Denied(403, f"the token is for other profiles: {paths}")
         return found

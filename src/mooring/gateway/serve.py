@@ -160,10 +160,11 @@ class Service:
         return made
 
     async def renew_certificate(self) -> None:
-        """Load the certificate again and use it for new connections."""
+        """Load the certificate again and use it for new connections. If an authority of client certificates
+        was removed, the sessions of such clients end."""
         made = await self.context()
-        if made is not None and self.web is not None:
-            await self.web.use_tls(made)
+        if made is not None and self.web is not None and await self.web.use_tls(made):
+            await self.routes.end_invalid(lambda principal: not principal.name.startswith("cert:"))
 
     async def _administer(self, request: WebRequest) -> Response | None:
         from mooring.gateway.admin import AdminApi  # most gateways are never asked
