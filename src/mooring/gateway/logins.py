@@ -88,6 +88,8 @@ class RemoteLogins:
         """Apply settings."""
         public = public_url(settings)
         self.url = None if public is None or not settings.key else public.rstrip("/")
+        if settings.public_url is not None and not settings.key:
+            log.warning("logins from browsers are off: gateway.public_url is set, and gateway.key is not")
         self.identify = identify
 
     # --- for requests ---------------------------------------------------------------------------
