@@ -219,13 +219,15 @@ class PolicyDenied(MooringError):
         server: The server of the tool.
         tool: The server's own name of the tool.
         reason: The rule that denied the call.
+        called: Whether the call was made, and a guard withheld its result.
     """
 
-    def __init__(self, message: str, *, server: str, tool: str, reason: str) -> None:
+    def __init__(self, message: str, *, server: str, tool: str, reason: str, called: bool = False) -> None:
         super().__init__(message)
         self.server = server
         self.tool = tool
         self.reason = reason
+        self.called = called
 
 
 class GuardDenied(MooringError):

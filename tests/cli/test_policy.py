@@ -153,6 +153,22 @@ def test_annotations_that_are_not_known_make_a_decision_unknown(ran, rules: str,
     assert (done.returncode, len(json.loads(done.stdout)["unknown"])) == (0, 1)
 
 
+@pytest.mark.parametrize("text", [CASES, "{}\n", "[1]\n", '{"cases": []}\n'])
+def test_another_file_is_not_taken_for_an_audit_log_without_calls(
+    ran, rules: str, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "cases.yaml").write_text(text)
+    done = ran("policy", "replay", "cases.yaml", "--config", rules)
+    assert (done.returncode, "is not an audit log" in done.stderr) == (2, True), done.stderr
+
+
+def test_an_empty_log_and_one_without_calls_are_fine(ran, rules: str, tmp_path: Path) -> None:
+    for text in ("", '{"time": "2026-01-05T16:30:00.000Z", "lost": 3}\n'):
+        (tmp_path / "audit.jsonl").write_text(text)
+        done = ran("policy", "replay", "audit.jsonl", "--config", rules)
+        assert (done.returncode, done.stderr) == (0, "note: 0 calls: 0 refused, 0 asked, 0 unknown.\n")
+
+
 def test_a_log_that_does_not_exist_is_an_error(ran, rules: str) -> None:
     done = ran("policy", "replay", "no.jsonl", "--config", rules)
     assert done.returncode == 2

@@ -34,6 +34,23 @@ def test_help_is_found_wherever_it_stands(ran) -> None:
     assert ran("--help", "tools").stdout == ran("tools", "-h").stdout == ran("--quiet", "tools", "-h").stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("rotate", "ana", "--scope", "read"), "`mooring token rotate` has no --scope"),
+        (("rotate", "ana", "--profile", "p"), "`mooring token rotate` has no --profile"),
+        (("revoke", "ana", "--grace", "1h"), "`mooring token revoke` has no --grace"),
+        (("create", "ana", "--grace", "1h"), "`mooring token create` has no --grace"),
+        (("list", "--expires", "1h"), "`mooring token list` has no --expires"),
+        (("list", "ana"), "`mooring token list` lists all tokens"),
+        (("create", "ana", "--scope", "read admin"), "'read admin' is not a scope"),
+    ],
+)
+def test_an_option_that_an_action_on_tokens_does_not_have_is_not_ignored(ran, words, problem: str) -> None:
+    done = ran("token", *words)
+    assert (done.returncode in (1, 2), done.stdout, problem in done.stderr) == (True, "", True), done.stderr
+
+
 def test_the_version(ran) -> None:
     assert ran("--version").stdout == f"mooring {mooring.__version__}\n"
     assert json.loads(ran("--version", "--json").stdout) == {"version": mooring.__version__}

@@ -101,6 +101,8 @@ def test_a_default_of_all_servers_may_stand_beside_them(name: str, tmp_path: Pat
         {"servers": {"s": {"command": "x", "args": "a b"}}},
         {"gatway": {}},
         {"gateway": {"toknes": []}},
+        {"gateway": {"log": {"levels": {"mooring.connection": "loud"}}}},
+        {"gateway": {"log": {"levels": ["mooring.connection"]}}},
         {"gateway": {"tokens": [{"name": "a"}]}},
         {"policy": {"otherwise": "maybe"}},
         {"discovery": "sometimes"},
@@ -110,6 +112,26 @@ def test_a_default_of_all_servers_may_stand_beside_them(name: str, tmp_path: Pat
 def test_a_mistake_is_reported_by_the_loader_and_marked_by_the_schema(wrong: Any, tmp_path: Path) -> None:
     assert complaints(wrong)
     assert loaded(tmp_path, wrong).warnings
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"gateway": {"access_log": "/var/log/access.log"}},
+        {"gateway": {"access_log": True}},
+        {"gateway": {"audit": "/var/log/audit.jsonl"}},
+        {"gateway": {"log": {"levels": {"mooring.connection": "debug"}}}},
+        {"gateway": {"key": ["${A}", "${B}"], "cluster": "nats://10.0.0.5:4222"}},
+        {"guards": {"budget": 500, "secrets": True}},
+    ],
+    ids=str,
+)
+def test_short_forms_and_mappings_are_accepted_by_the_loader_and_the_schema(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    data = {"servers": {"s": {"command": "x"}}, **settings}
+    assert complaints(data) == []
+    assert loaded(tmp_path, data).warnings == ()
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from mooring import Host, HostConfig, ServerConfig, __version__
 from mooring.cli.options import split_options
 from mooring.config import load
 from mooring.config.operation import MetricsSettings
+from mooring.config.sections import GatewaySettings
 from mooring.gateway.access import RequestRecord
 from mooring.gateway.metrics import Metrics, gateway_metrics
 from mooring.gateway.serve import Service
@@ -189,6 +190,30 @@ def test_the_container_runs_as_another_user_and_starts_our_command() -> None:
     assert compose["build"]["target"] in names
     assert compose["image"].endswith(f":{__version__}")
     assert (compose["read_only"], compose["cap_drop"]) == (True, ["ALL"])
+    assert re.search(r"pip install .*\[.*\bpolicy\b", text), "a configuration with rules needs the extra"
+
+
+def test_every_deployment_leaves_the_gateway_the_time_that_it_takes_to_stop() -> None:
+    """`drain`, the longest `shutdown_grace` and 10 s, and the pause before that in Kubernetes."""
+    needed = GatewaySettings().drain + ServerConfig(name="s", command="x").shutdown_grace + 10
+    unit = re.search(r"^TimeoutStopSec=(\d+)$", (DEPLOY / "mooring.service").read_text(), re.MULTILINE)
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["gateway"]
+    values = yaml.safe_load((DEPLOY / "helm" / "mooring" / "values.yaml").read_text())
+    assert unit is not None
+    assert int(unit[1]) > needed
+    assert int(compose["stop_grace_period"].removesuffix("s")) > needed
+    assert values["gracePeriod"] > needed + 5
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "mooring.service"])
+def test_the_first_token_is_created_before_the_gateway_runs(name: str) -> None:
+    """Without a token it does not listen on other addresses: nothing could be executed in its container."""
+    text = (DEPLOY / name).read_text().replace("\\\n#", "")
+    words = re.search(r"(--config \S+\s+token create ana)", text)
+    assert words is not None
+    command_of(words[1].split())
+    assert "exec gateway" not in text
+    assert " ".join(words[1].split()) in " ".join((ROOT / "docs" / "deploy.md").read_text().split())
 
 
 # --- Helm -------------------------------------------------------------------------------------------------
@@ -263,6 +288,8 @@ def test_the_chart_renders_to_a_configuration_that_we_accept(more: bool, tmp_pat
     pod = kinds["Deployment"]["spec"]["template"]
     assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
     assert pod["spec"]["terminationGracePeriodSeconds"] > config.gateway.drain
+    # A second pod could not attach the volume of the first one.
+    assert kinds["Deployment"]["spec"]["strategy"]["type"] == ("Recreate" if more else "RollingUpdate")
     [container] = pod["spec"]["containers"]
     assert container["readinessProbe"]["httpGet"]["path"] == "/ready"
     assert container["livenessProbe"]["httpGet"]["path"] == "/health"

@@ -21,7 +21,7 @@ from mooring.gateway import access
 from mooring.gateway.access import RequestRecord, as_json, as_text, trace_of
 from mooring.gateway.app import Gateway
 from mooring.gateway.clients import ANONYMOUS
-from mooring.gateway.logs import ApplicationLog, set_level
+from mooring.gateway.logs import ApplicationLog
 from tests.lab.stdio import lab_server
 from tests.lab.wait import until
 
@@ -90,7 +90,37 @@ async def test_each_request_has_one_line_with_who_what_and_how_it_ended(
     assert (method["method"], method["outcome"]) == ("unknown", "refused")
     assert (health["path"], health["outcome"], health["out"]) == ("/health", "ok", health_size)
     assert (refused["status"], refused["outcome"], refused["out"]) == (401, "refused", refused_size)
+    assert refused["path"] == "/mcp"
     assert "principal" not in refused
+
+
+async def test_a_refused_request_has_its_path_and_its_principal_as_far_as_they_are_known(
+    serving: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANA", TOKEN)
+    log = tmp_path / "access.log"
+    settings = {
+        "tokens": [{"name": "ana", "token": "${ANA}"}],
+        "profiles": {"reading": {"scopes": ["read"]}},
+        "access_log": str(log),
+    }
+    async with serving(lab_server(), gateway=settings) as here:
+        ours = {"Authorization": f"Bearer {TOKEN}"}
+        for path, headers, expected in (
+            ("/mcp/reading", ours, 403),
+            ("/mcp/reading", {"Authorization": "Bearer nonsense"}, 401),
+            ("/mcp/no-such-profile", ours, 404),
+            ("/admin/v1/tokens", ours, 403),
+        ):
+            async with here.http.post(here.base + path, data="{}", headers=headers) as answer:
+                assert answer.status == expected
+    keys = ("path", "profile", "principal", "outcome")
+    assert [tuple(line.get(key) for key in keys) for line in lines(log)] == [
+        ("/mcp/reading", "reading", "token:ana", "refused"),
+        ("/mcp/reading", "reading", None, "refused"),
+        (None, None, "token:ana", "refused"),
+        ("/admin/v1/tokens", None, "token:ana", "refused"),
+    ]
 
 
 async def test_a_batch_has_a_line_for_each_request_and_stdio_is_logged_too(
@@ -228,7 +258,7 @@ def test_the_application_log_is_json_redacted_and_its_levels_change_while_it_run
         log.use(LogSettings(format="json", level="warning", levels={"mooring.gateway": "debug"}))
         logging.getLogger("mooring.gateway").debug("shown %s", "\x1b[31mvery-secret-value")
         logging.getLogger("mooring.host").info("not shown")
-        set_level("mooring", "info")
+        log.set_level("mooring", "info")
         try:
             raise ValueError("very-secret-value")
         except ValueError:
@@ -244,7 +274,7 @@ def test_the_application_log_is_json_redacted_and_its_levels_change_while_it_run
         assert [one["message"] for one in log.lines] == [one["message"] for one in found]
         for name, level in (("root", "debug"), ("aiohttp", "debug"), ("mooring", "loud")):
             with pytest.raises(MooringError):
-                set_level(name, level)
+                log.set_level(name, level)
     finally:
         log.close()
     logging.getLogger("mooring.gateway").debug("afterwards")

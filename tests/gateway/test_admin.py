@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from pathlib import Path
@@ -14,8 +15,12 @@ import pytest
 from dirty_equals import IsPartialDict, IsStr
 
 from mooring.config.files import state_home
+from mooring.config.logs import logger
+from mooring.config.operation import LogSettings
 from mooring.gateway.admin import ROUTES
+from mooring.gateway.logs import ApplicationLog
 from mooring.gateway.tokens import TokenFile
+from tests.lab.certificates import Authority
 from tests.lab.stdio import COMMAND, lab_server
 
 pytestmark = pytest.mark.anyio
@@ -132,9 +137,59 @@ async def test_sessions_and_tokens_are_listed_and_ended_without_showing_secrets(
             ({"name": "x", "scopes": "admin"}, 400),
             ({"name": "x", "expires": "soon"}, 400),
             ({"name": "root"}, 409),
-            ({}, 409),
+            ({}, 400),
+            ({"name": 5}, 400),
         ):
             assert (await ask(here, admin, "POST", "/tokens", body))[0] == expected, body
+        for method, path in (("POST", "/tokens/none/rotate"), ("DELETE", "/tokens/none")):
+            assert (await ask(here, admin, method, path))[0] == 404
+
+
+async def test_a_misspelt_field_is_refused_and_not_ignored(serving: Any, admin: str) -> None:
+    """A token with `expire` or `profile` would be valid for ever, and everywhere."""
+    async with serving(lab_server(), gateway={"profiles": {"reading": {}}}) as here:
+        for body, near in (
+            ({"name": "x", "expire": "1h"}, "'expires'"),
+            ({"name": "x", "profile": ["reading"]}, "'profiles'"),
+            ({"name": "x", "scope": ["read"]}, "'scopes'"),
+        ):
+            status, said = await ask(here, admin, "POST", "/tokens", body)
+            assert (status, near in said["error"]) == (400, True), said
+        assert (await ask(here, admin, "PUT", "/log", {"levle": "debug", "level": "info"}))[0] == 400
+        assert [one["name"] for one in (await ask(here, admin, "GET", "/tokens"))[1]["tokens"]] == ["root"]
+        _, document = await ask(here, None, "GET", "/openapi.json")
+        schema = document["paths"]["/tokens"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert (schema["required"], schema["additionalProperties"]) == (["name"], False)
+
+
+async def test_the_log_says_what_an_action_was_done_to(serving: Any, admin: str) -> None:
+    async with serving(lab_server()) as here:
+        caller = await here.caller(modern=False, token=admin)
+        for method, path, body in (
+            ("POST", "/tokens", {"name": "ana"}),
+            ("DELETE", "/tokens/ana", None),
+            ("POST", "/servers/lab/reconnect", None),
+            ("DELETE", f"/sessions/{caller.session[:8]}", None),
+            ("PUT", "/log", {"logger": "mooring.host", "level": "info"}),
+        ):
+            assert (await ask(here, admin, method, path, body))[0] == 200
+        _, said = await ask(here, admin, "GET", "/log")
+        actions = [one["message"] for one in said["lines"] if one["message"].startswith("admin action=")]
+        assert [text.partition("target=")[2] for text in actions] == [
+            *("'ana'", "'ana'", "'lab'", f"'{caller.session[:8]}'", "'mooring.host'"),
+        ]
+
+
+def test_a_level_that_was_set_ends_with_the_next_settings() -> None:
+    log = ApplicationLog()
+    try:
+        log.use(LogSettings(level="info"))
+        log.set_level("mooring.host", "debug")
+        assert logger("mooring.host").getEffectiveLevel() == logging.DEBUG
+        log.use(LogSettings(level="warning"))
+        assert logger("mooring.host").getEffectiveLevel() == logging.WARNING
+    finally:
+        log.close()
 
 
 async def test_the_logs_can_be_read_and_their_level_changed(serving: Any, admin: str, tmp_path: Path) -> None:
@@ -255,6 +310,25 @@ async def test_the_stream_of_events_holds_no_id_of_a_session_that_could_be_used(
         assert client.session[:8] in seen
 
 
+async def test_a_gateway_with_a_certificate_of_an_own_authority_is_asked_with_its_file(
+    serving: Any, admin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path / "ca")
+    leaf = authority.made.issue_cert("127.0.0.1")
+    file = tmp_path / "site.pem"
+    file.write_bytes(leaf.private_key_and_cert_chain_pem.bytes())
+    async with serving(lab_server(), gateway={"tls": {"cert": str(file)}}) as here:
+
+        class There:
+            base = here.serving.url.removesuffix("/mcp")
+
+        code, _, error = await command(There(), admin, "list")
+        assert (code, "is not trusted" in error, "SSL_CERT_FILE" in error) == (1, True, True), error
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
+        code, out, error = await command(There(), admin, "list")
+        assert (code, "connected" in out) == (0, True), error
+
+
 async def test_a_token_is_not_sent_over_plain_http_to_another_machine(admin: str) -> None:
     class Elsewhere:
         base = "http://mcp.example.com"
@@ -263,12 +337,24 @@ async def test_a_token_is_not_sent_over_plain_http_to_another_machine(admin: str
     assert (code, "use https" in error) == (2, True)
 
 
+async def test_approve_says_why_there_is_nothing_to_approve(serving: Any, admin: str) -> None:
+    async with serving(lab_server()) as here:
+        code, _, error = await command(here, admin, "approve", "lab", "--yes")
+        assert (code, "has no lock for lab, so nothing is blocked" in error) == (2, True), error
+        status, said = await ask(here, admin, "POST", "/lock/approve", {"server": "lab", "revision": ""})
+        assert (status, "there is no lock" in said["error"]) == (409, True)
+
+
 async def test_a_changed_tool_is_reviewed_and_approved_at_the_gateway(tmp_path: Path) -> None:
     """With the real program: a lock, a server that changes, and an approval from outside."""
     config = tmp_path / "mcp.json"
 
     def write(*tools: str) -> None:
-        server = {"command": COMMAND[0], "args": [*COMMAND[1:], json.dumps({"tools": [*tools]})]}
+        server: dict[str, Any] = {
+            "command": COMMAND[0],
+            "args": [*COMMAND[1:], json.dumps({"tools": [*tools]})],
+            "transforms": {"pid": {"name": "process"}} if "pid" in tools else {},
+        }
         config.write_text(json.dumps({"mcpServers": {"lab": server}}))
 
     write("echo")
@@ -315,6 +401,9 @@ async def test_a_changed_tool_is_reviewed_and_approved_at_the_gateway(tmp_path: 
             assert (await ask(here, token, "POST", "/lock/approve", stale))[0] == 409
             code, out, _ = await command(here, token, "approve", "lab")
             assert (code, "pid" in out) == (3, True), "without a terminal it is shown and not approved"
+            assert "transform of tool pid:\n  shown as 'process'" in out
+            code, _, error = await command(here, token, "approve", "lab/nothing", "--yes")
+            assert (code, "no changed tool 'nothing'" in error) == (0, True), error
             code, _, error = await command(here, token, "approve", "lab", "--yes")
             assert (code, "Approved" in error) == (0, True)
             assert (await ask(here, token, "GET", "/lock/changes"))[1]["servers"] == []

@@ -120,6 +120,20 @@ async def test_sections_of_other_programs_with_the_same_names_do_not(tmp_path: P
         assert not running.config.warnings
 
 
+async def test_two_names_for_one_token_refuse_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The principal of the token, and with it the scopes, would be one of the two."""
+    monkeypatch.setenv("MY_TOKEN", "a-token-of-twenty-letters")
+    names = [{"name": name, "token": "${MY_TOKEN}"} for name in ("ana", "root")]
+    with pytest.raises(ConfigError, match="the tokens of 'ana' and 'root' have the same value"):
+        async with (
+            host(tmp_path, gateway={"tokens": names}) as running,
+            serve_http(running, "127.0.0.1", 0),
+        ):
+            pass
+
+
 async def test_any_unknown_setting_in_a_file_of_ours_refuses_the_start(tmp_path: Path) -> None:
     async with host(tmp_path, "mooring.json", acces={"deny": ["*"]}) as running:
         with pytest.raises(ConfigError, match="is not a known setting"):

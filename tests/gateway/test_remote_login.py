@@ -19,9 +19,11 @@ from urllib.parse import parse_qs, urlsplit
 import aiohttp
 import pytest
 
+from mooring import Host, HostConfig
 from mooring.auth.cipher import LoginCipher
 from mooring.config.sections import GatewaySettings
 from mooring.gateway import login_pages
+from mooring.gateway.logins import RemoteLogins
 from tests.gateway.test_identity import ISOLATED, NAMES, TOKENS, carried, logged_in, token_of
 from tests.lab.caller import events
 from tests.lab.oauth import AuthLab
@@ -109,6 +111,16 @@ class Browser:
 
 def link_in(text: str) -> str:
     return next(word for word in text.split() if "/login/" in word)
+
+
+def test_a_public_address_without_a_key_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    async def identify(token: str) -> None: ...
+
+    logins = RemoteLogins(Host(HostConfig(servers=())), lambda: "")
+    for settings, said in (({}, 0), ({"public_url": "https://mcp.example.com"}, 1)):
+        caplog.clear()
+        logins.configure(GatewaySettings(**settings), identify)
+        assert (logins.url, len(caplog.records)) == (None, said)
 
 
 async def test_a_client_that_cannot_open_links_gets_one_in_the_error_and_its_next_call_is_its_own(

@@ -19,6 +19,7 @@ from mooring.gateway.tls import Certificates
 from tests.lab.caller import Caller
 from tests.lab.certificates import Authority, encrypted
 from tests.lab.stdio import lab_server
+from tests.lab.wait import until
 
 pytestmark = pytest.mark.anyio
 
@@ -157,6 +158,43 @@ async def test_client_certificates_name_the_principal(
     log = (tmp_path / "access.log").read_text()
     assert '"principal": "cert:ana"' in log
     assert '"principal": "cert:bob"' in log
+
+
+async def test_an_authority_that_is_removed_ends_what_its_certificates_opened(
+    serving: Any, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also over connections that are open, in new sessions and in streams."""
+    monkeypatch.setattr(tls_module, "RECHECK", 0.05)
+    cert, key = issue(authority)
+    other = Authority(tmp_path / "other")
+    clients = tmp_path / "clients.pem"
+    clients.write_bytes(authority.file.read_bytes())
+    tls = {"cert": str(cert), "key": str(key), "client_ca": str(clients)}
+    async with serving(lab_server(), gateway={"tls": tls}) as here:
+        connector = aiohttp.TCPConnector(ssl=client_of(authority, "bob"))
+        async with aiohttp.ClientSession(connector=connector) as http:
+            caller = Caller(http, here.serving.url, modern=False)
+            await caller.begin()
+            stream = await http.get(
+                here.serving.url,
+                headers={"Accept": "text/event-stream", "Mcp-Session-Id": caller.session},
+            )
+            assert stream.status == 200
+            clients.write_bytes(authority.file.read_bytes() + other.file.read_bytes())
+            await until(lambda: here.serving.service.certificates.seen[-1][2] == clients.stat().st_size)
+            assert (await caller.call("echo", {"text": "both"})).text == "both"
+            issue(authority, "renewed")
+            async with asyncio.timeout(20):
+                while await common_name(here.serving.port, authority.trusting()) != "renewed":
+                    await asyncio.sleep(0.02)
+            assert (await caller.call("echo", {"text": "still"})).text == "still"
+            connections = len(connector._conns)  # pyright: ignore[reportPrivateUsage]
+            assert connections == 1
+            clients.write_bytes(other.file.read_bytes())
+            async with asyncio.timeout(20):
+                await stream.read()  # it ends
+            again = Caller(http, here.serving.url, modern=True)
+            assert (await again.call("echo", {"text": "no"})).status == 401
 
 
 async def test_required_client_certificates_end_the_handshake_without_one(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dirty_equals import IsStr
 
 from mooring.config.files import state_home
 from mooring.errors import ConfigError, MooringError
@@ -117,6 +118,22 @@ async def test_a_token_is_usable_at_once_and_only_where_it_may_be(serving: Any, 
         await asyncio.sleep(3 * tokens_module.POLL)
         assert await status_of(here, None) == 401
         assert await status_of(here, bob) == 401
+
+
+async def test_a_token_for_one_profile_shows_nothing_of_the_others(serving: Any, file: TokenFile) -> None:
+    """`/metrics` names all servers, tools and principals, `/ready` what is hidden."""
+    profiles = {"reading": {"allow": ["lab/echo"]}}
+    limited, _ = file.create("ana", profiles=["reading"])
+    operator, _ = file.create("root", profiles=["reading"], scopes=["admin"])
+    everywhere, _ = file.create("bob")
+    async with serving(lab_server(), gateway={"profiles": profiles}) as here:
+        for token, status, details in ((limited, 403, False), (operator, 200, True), (everywhere, 200, True)):
+            headers = {"Authorization": f"Bearer {token}"}
+            async with here.http.get(f"{here.base}/metrics", headers=headers) as answer:
+                assert answer.status == status
+            async with here.http.get(f"{here.base}/ready", headers=headers) as answer:
+                assert ("tools" in (await answer.json())["hidden"]) is details
+        assert await status_of(here, limited, "/mcp/reading") == 200
 
 
 async def test_revocation_and_rotation_end_sessions_and_streams(
@@ -226,6 +243,74 @@ async def test_the_last_use_is_visible_in_the_list(
             return used["bob"] is None and (used["ana"] or 0) >= before - 1
 
         await until(written)
+
+
+async def test_the_first_use_of_each_token_is_written_soon(file: TokenFile, monkeypatch: Any) -> None:
+    monkeypatch.setattr(tokens_module, "POLL", 0.02)
+    monkeypatch.setattr(tokens_module, "FIRST_SAVE", 0.0)
+    ana, _ = file.create("ana")
+    bob, _ = file.create("bob")
+    created = CreatedTokens(file)
+    created.load()
+
+    async def ignore(before: Any) -> None: ...
+
+    watching = asyncio.create_task(created.watch(ignore))
+    try:
+        for name, token in (("ana", ana), ("bob", bob)):
+            assert await created.find(token) is not None
+
+            async def written(name: str = name) -> bool:
+                return any(entry.last_used for entry in file.read() if entry.name == name)
+
+            await until(written)
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
+
+
+async def test_a_broken_file_is_reported_once_and_not_at_each_look(
+    file: TokenFile, monkeypatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tokens_module, "POLL", 0.01)
+    token, _ = file.create("ana")
+    created = CreatedTokens(file)
+    created.load()
+    whole, looks = file.path.read_bytes(), 0
+    load = created.load
+
+    def counted() -> None:
+        nonlocal looks
+        looks += 1
+        load()
+
+    async def ignore(before: Any) -> None: ...
+
+    monkeypatch.setattr(created, "load", counted)
+    watching = asyncio.create_task(created.watch(ignore))
+    try:
+        for _ in range(2):
+            file.path.write_text("{broken")
+            file.path.chmod(0o600)
+            seen = looks
+            await until(lambda: looks > seen + 4)  # noqa: B023
+            assert await created.find(token) is not None
+            file.path.write_bytes(whole)
+            seen = looks
+            await until(lambda: looks > seen + 1)  # noqa: B023
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
+    assert [record.getMessage() for record in caplog.records if "not read again" in record.getMessage()] == [
+        IsStr(regex=".*is not JSON.*")
+    ] * 2
+
+
+@pytest.mark.parametrize("scope", ["read admin", "", "a\nb", 'a"b', "é"])
+def test_a_scope_is_one_word(file: TokenFile, scope: str) -> None:
+    with pytest.raises(MooringError, match="is not a scope"):
+        file.create("ana", scopes=["read", scope])
+    assert file.read() == ()
 
 
 def test_the_token_file_can_be_elsewhere(tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import json
 import multiprocessing
 import os
 import sqlite3
+import time
 from collections.abc import Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +32,13 @@ from mooring import (
 )
 from mooring.cluster.once import ServerProfile
 from mooring.config import load
+from mooring.config.audit import sketch
+from mooring.config.secret_scan import without_credentials
 from mooring.config.sections import ProfileSettings, ScriptSettings
 from mooring.core.types import Block
 from mooring.core.value import replace
 from mooring.gateway.profiles import Profile
+from mooring.policy.replay import enforcer, replay
 from tests.lab.stdio import lab_server, wire_log
 
 pytestmark = pytest.mark.anyio
@@ -347,6 +352,9 @@ async def test_a_decision_service_is_asked_and_fails_closed(tmp_path: Path) -> N
         {"result": True},
         {"result": {"allow": False, "reason": "not today"}},
         {},
+        {"result": True, "decision": "deny"},
+        {"result": {"decision": "allow", "allow": False}},
+        {"result": {"decision": "allow", "allow": {"nested": True}}},
         "text",
         500,
         "hang",
@@ -489,6 +497,25 @@ async def test_tools_that_may_get_secrets_are_named() -> None:
         await guard.before(ToolCall(server="mail", tool="store", **call))
 
 
+@pytest.mark.parametrize("piece", ["eyJ", "eyJ_", "-----BEGIN PRIVATE KEY", "mooring_0000000", "sk-"])
+async def test_arguments_that_only_begin_like_credentials_are_searched_in_linear_time(piece: str) -> None:
+    """The search holds the interpreter: while it runs, no other client is served."""
+    text = piece * (2 * 2**20 // len(piece))
+    call = ToolCall(server="s", tool="t", name="t", arguments={"a": text})
+    started = time.process_time()
+    with suppress(GuardDenied):
+        await SecretGuard().before(call)
+    sketch(call.arguments, str)
+    assert time.process_time() - started < 10
+
+
+def test_tokens_are_found_wherever_they_stand() -> None:
+    header, rest = "eyJhbGciOiJSUzI1NiJ9", ".eyJzdWIiOiJhbmEifQ.c2lnbmF0dXJl"
+    long = "eyJ4NWMiOlsi" + "A" * 4_000
+    for text in (header + rest, f"jwt_{header}{rest}", f"Bearer {long}{rest}", f'{{"t":"{long}{rest}"}}'):
+        assert rest not in without_credentials(text)
+
+
 @ERAS
 async def test_a_budget_counts_each_principal_alone_and_not_what_the_policy_denies(
     serving: Any, tmp_path: Path, modern: bool
@@ -554,6 +581,31 @@ def test_two_processes_never_spend_more_than_the_budget_together(tmp_path: Path)
     assert total == 20
 
 
+def _spend_at_once(path: str, count: int, won: Any) -> None:
+    async def go() -> list[str]:
+        guard = BudgetGuard(10_000, path=path)
+        call = ToolCall(server="s", tool="t", name="t", arguments={})
+        found = await asyncio.gather(*(guard.before(call) for _ in range(count)), return_exceptions=True)
+        return [repr(one) for one in found if one is not None]
+
+    won.put(asyncio.run(go()))
+
+
+def test_calls_at_once_in_several_processes_are_all_counted(tmp_path: Path) -> None:
+    """To close another descriptor of the file would release the locks that SQLite holds on it."""
+    context = multiprocessing.get_context("spawn")
+    won: Any = context.Queue()
+    path = tmp_path / "b"
+    workers = [context.Process(target=_spend_at_once, args=(str(path), 150, won)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    failed = [one for _ in workers for one in won.get(timeout=50)]
+    for worker in workers:
+        worker.join(10)
+    with closing(sqlite3.connect(path)) as file:
+        assert (failed, file.execute("SELECT amount FROM spent").fetchall()) == ([], [(450.0,)])
+
+
 async def test_what_was_sent_is_in_the_audit_log(tmp_path: Path) -> None:
     log = tmp_path / "audit.jsonl"
     shape = {"echo": {"arguments": {"text": {"value": "fixed"}}}}
@@ -563,6 +615,51 @@ async def test_what_was_sent_is_in_the_audit_log(tmp_path: Path) -> None:
         await host.call("mcp_lab_echo")
     [line] = [json.loads(text) for text in log.read_text().splitlines()]
     assert line["arguments"] == {"text": "fixed"}
+
+
+class _Withholds(Guard):
+    async def after(self, call: ToolCall, result: Result) -> None:
+        raise GuardDenied("classified")
+
+
+async def test_a_call_whose_result_is_withheld_is_not_recorded_as_refused(tmp_path: Path) -> None:
+    """It was made, and may have had effects; a replay of the log must count it."""
+    log = tmp_path / "audit.jsonl"
+    whole = config(lab(tmp_path / "log"), audit={"path": str(log), "arguments": "redact"})
+    async with running(whole, guards=[_Withholds()]) as host:
+        await host.ready(20)
+        result = await host.call("mcp_lab_echo", {"text": "x"})
+        assert isinstance(result.error, PolicyDenied)
+        assert result.error.called
+    lines = log.read_bytes().splitlines()
+    assert [json.loads(line)["outcome"] for line in lines] == ["withheld"]
+    denies = config(lab(tmp_path / "log"), policy={"deny": ["lab/echo"]})
+    assert [past.result for past in replay(lines, enforcer(denies), {})] == ["refused"]
+
+
+TOKENS_OF_KNOWN_FORMS = [
+    "ghp_0123456789abcdefghij0123456789abcdef",
+    "mooring_1b3a4574_" + "aB3-_" * 8 + "xyz",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\n-----END RSA PRIVATE KEY-----",
+]
+
+
+@pytest.mark.parametrize("token", TOKENS_OF_KNOWN_FORMS)
+async def test_a_credential_in_the_arguments_is_denied_by_the_guard_and_not_in_the_audit_log(
+    tmp_path: Path, token: str
+) -> None:
+    log = tmp_path / "audit.jsonl"
+    shown: Any = {"path": str(log), "arguments": "redact"}
+    async with running(config(lab(tmp_path / "a"), audit=shown, guards={"secrets": True})) as host:
+        await host.ready(20)
+        denied = await host.call("mcp_lab_echo", {"text": f"use {token} now"})
+        assert "looks like a credential" in denied.text
+    async with running(config(lab(tmp_path / "b"), audit=shown)) as host:
+        await host.ready(20)
+        assert token in (await host.call("mcp_lab_echo", {"text": f"use {token} now"})).text
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["outcome"] for line in lines] == ["refused", "ok"]
+    assert [line["arguments"] for line in lines] == [{"text": "use *** now"}] * 2
 
 
 async def test_a_node_that_runs_a_server_for_another_one_leaves_the_policy_to_it(tmp_path: Path) -> None:

@@ -94,23 +94,39 @@ async def _remote(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.ask import confirm
     from mooring.cli.output import wrap
     from mooring.cli.remote import RemoteGateway
-    from mooring.core.text import clean, nearest
+    from mooring.core.text import clean, clean_line, nearest
     from mooring.errors import UnknownServer
 
     gateway = RemoteGateway(options)
-    found: dict[str, Any] = {row["server"]: row for row in (await gateway.get("/lock/changes"))["servers"]}
-    known: list[str] = [row["name"] for row in (await gateway.get("/servers"))["servers"]]
+    listed = await gateway.get("/lock/changes")
+    found: dict[str, Any] = {row["server"]: row for row in listed["servers"]}
+    known: dict[str, Any] = {row["name"]: row for row in (await gateway.get("/servers"))["servers"]}
     matching = [name for name in known if args.target == name or args.target.startswith(f"{name}/")]
     if not matching:
         name = args.target.partition("/")[0]
         raise UnknownServer(name, nearest(name, known))
     server = max(matching, key=len)
     tool = args.target[len(server) + 1 :] or None
-    changes: list[dict[str, Any]] = found[server]["changes"] if server in found else []
-    selected = [one for one in changes if tool is None or (one["subject"], one["name"]) == ("tool", tool)]
+    if server in listed.get("unlocked", ()):
+        raise ConfigError(f"The gateway has no lock for {server}, so nothing is blocked; see `mooring lock`.")
+    if known[server]["state"] != "connected":
+        why = clean_line(known[server]["error"] or known[server]["state"])
+        raise MooringError(f"The gateway cannot list the tools of {server}: {why}")
+    row: dict[str, Any] = found.get(server, {"changes": [], "transforms": []})
+    selected: list[dict[str, Any]] = [
+        one for one in row["changes"] if tool is None or (one["subject"], one["name"]) == ("tool", tool)
+    ]
+    transforms: list[dict[str, Any]] = [
+        one for one in row.get("transforms", ()) if tool in (None, one["tool"])
+    ]
     if not options.json:
         for one in selected:
             out.lines(wrap(clean(one["text"]), out.width))
+        for one in transforms:
+            where = f" in profile {one['profile']}" if one["profile"] else ""
+            out.lines(wrap(clean_line(f"transform of tool {one['tool']}{where}:"), out.width))
+            for text in one["text"].splitlines():
+                out.lines(wrap(clean_line(text), out.width, "  "))
     question = f"Approve {plural(len(selected), 'change')} at {options.gateway}?"
     yes = bool(selected) and (args.yes or await confirm(question, "Nothing was approved.", out))
     if yes:
@@ -118,9 +134,11 @@ async def _remote(args: Namespace, options: Options, out: Output) -> int:
         await gateway.send("POST", "/lock/approve", given if tool is None else {**given, "tool": tool})
     if options.json:
         document: dict[str, Any] = {"server": server, "tool": tool, "approved": yes, "changes": selected}
-        out.document({"lock": options.gateway, **document})
+        out.document({"lock": options.gateway, **document, "transforms": transforms})
     elif yes:
         out.note(f"Approved {plural(len(selected), 'change')} of {args.target}.")
+    elif not selected and tool is not None:
+        out.note(f"{server} has no changed tool {tool!r}: there is nothing to approve.")
     elif not selected:
         out.note(f"{args.target} has not changed since it was approved.")
     return 0 if yes or not selected else NEEDS_LOGIN

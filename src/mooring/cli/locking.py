@@ -205,18 +205,11 @@ def review(listed: Listing, lock: Lock, names: Sequence[str] = ()) -> list[Revie
 
 def transformed(listed: Listing, server: str) -> tuple[tuple[str, Tool], ...]:
     """The tools of a server with a transform, as clients see them, each with its profile."""
-    from mooring.core.transforms import shape_tools
+    from mooring.core import transforms
 
-    whole = shape_tools(listed.snapshots[server].tools, listed.configured[server].transforms).tools
-    found = [("", tool) for tool in whole if tool.shape is not None]
-    start = f"{server}/"
-    for name, profile in listed.profiles.items():
-        own = {
-            key.removeprefix(start): one for key, one in profile.transforms.items() if key.startswith(start)
-        }
-        shown = shape_tools(whole, own).tools if own else ()
-        found += [(name, tool) for tool in shown if tool not in whole]
-    return tuple(found)
+    profiles = {name: profile.transforms for name, profile in listed.profiles.items()}
+    config = listed.configured[server]
+    return transforms.transformed(server, listed.snapshots[server].tools, config.transforms, profiles)
 
 
 def shown_document(profile: str, tool: Tool) -> dict[str, Any]:

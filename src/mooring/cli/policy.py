@@ -90,6 +90,8 @@ def _replay(path: Path, config: HostConfig, options: Options, out: Output) -> in
             calls = list(replay(log, enforcer(config), _annotations(options)))
     except OSError as problem:
         raise ConfigError(f"cannot be read: {problem.strerror or problem}", file=str(path)) from None
+    except ValueError as problem:
+        raise ConfigError(str(problem), file=str(path)) from None
     found = {kind: [one for one in calls if one.result == kind] for kind in ("refused", "asked", "unknown")}
     if options.json:
         names = ("time", "server", "tool", "principal", "outcome", "reason")

@@ -89,6 +89,12 @@ class RemoteGateway:
                 yield answer
         except TimeoutError:
             raise MooringError(f"The gateway at {self.url} did not answer in time.") from None
+        except aiohttp.ClientConnectorCertificateError as problem:
+            why = getattr(problem.certificate_error, "verify_message", "") or "it does not fit the URL"
+            raise MooringError(
+                f"The certificate of the gateway at {self.url} is not trusted: {clean_line(why)}. "
+                "If it is of your own authority, set SSL_CERT_FILE to the PEM file of that."
+            ) from None
         except (aiohttp.ClientError, ValueError) as problem:
             reason = clean_line(str(problem).replace(self._token, "***"))
             raise MooringError(f"The gateway at {self.url} cannot be asked: {reason}") from None

@@ -17,7 +17,8 @@ DETAILS = """
 
 create NAME   make a token and print it, once; only a hash of it is stored
 list          tokens with their profiles, scopes, expiry and last use
-rotate NAME   replace the secret of a token; --grace keeps the old one valid
+rotate NAME   replace the secret of a token; --grace keeps the old one valid,
+              --expires sets another lifetime
 revoke NAME   end a token and the sessions of its clients
 
 A running gateway notices each change within a second. As soon as one token
@@ -46,6 +47,12 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
     if args.action != "list" and args.name is None:
         raise UsageError(f"`mooring token {args.action}` needs a NAME. See `mooring token --help`.")
+    allowed = {"create": ("profile", "scope", "expires"), "rotate": ("expires", "grace")}.get(args.action, ())
+    for option in ("profile", "scope", "expires", "grace"):
+        if getattr(args, option) and option not in allowed:
+            raise UsageError(f"`mooring token {args.action}` has no --{option}. See `mooring token --help`.")
+    if args.action == "list" and args.name:
+        raise UsageError("`mooring token list` lists all tokens and takes no NAME.")
     config = load(options.files)
     unknown = [name for name in args.profile if name not in config.gateway.profiles]
     if unknown:

@@ -10,6 +10,7 @@ from hashlib import sha256
 from hmac import digest as hmac_digest
 from typing import Any, Literal, cast
 
+from mooring.config.secret_scan import without_credentials
 from mooring.config.validate import Settings, one_of, section, setting, size, some_text, whole, within
 from mooring.core.redact import MASK, is_secret_name
 from mooring.core.text import clean_line
@@ -32,9 +33,10 @@ __all__ = [
 ]
 
 ShownArguments = Literal["hash", "redact", "none"]
-AuditOutcome = Literal["ok", "error", "refused", "not sent", "failed", "unknown", "cancelled"]
+AuditOutcome = Literal["ok", "error", "refused", "withheld", "not sent", "failed", "unknown", "cancelled"]
 """`error`: the tool returned an error. `refused`: denied by the policy, a person, the lock or a missing
-approval. `not sent`, `failed`, `unknown`: as in `CallError.outcome`."""
+approval. `withheld`: the call was made, and a guard withheld its result. `not sent`, `failed`, `unknown`:
+as in `CallError.outcome`."""
 
 Fields = tuple[tuple[str, Any], ...]
 """Names and values of a line: those that repeat from line to line."""
@@ -89,6 +91,8 @@ def outcome_of(error: BaseException | None, *, failed: bool = False) -> AuditOut
         return "error" if failed else "ok"
     if isinstance(error, CallError):
         return error.outcome
+    if isinstance(error, PolicyDenied) and error.called:
+        return "withheld"
     if isinstance(error, PolicyDenied | NotTrusted):
         return "refused"
     if isinstance(error.__cause__, CallError):  # such as an unknown resource
@@ -140,9 +144,10 @@ def _plain(value: object, depth: int) -> object:
 
 
 def sketch(value: object, redact: Callable[[str], str], depth: int = _DEEPEST) -> object:
-    """Return the value without secrets, with long texts cut and large or deep values counted."""
+    """Return the value without secrets and texts that look like credentials, with long texts cut and large or
+    deep values counted."""
     if isinstance(value, str):
-        return _cut(value, redact, _LONGEST_TEXT)
+        return _cut(value, lambda text: without_credentials(redact(text)), _LONGEST_TEXT)
     if isinstance(value, Mapping):
         given = cast("Mapping[object, object]", value)
         if not depth:

@@ -398,7 +398,8 @@ class _Merge:
                 self.notes.append(warning)
                 continue
             if name in DENIES:
-                message = f"{warning.message}. Every tool is denied until {DENIES[name]} correct"
+                said = warning.message if warning.message.endswith("?") else f"{warning.message}."
+                message = f"{said} Every tool is denied until {DENIES[name]} correct"
                 warning = replace(warning, message=message)
             elif name in CLOSED:
                 warning = replace(

@@ -36,6 +36,7 @@ _SECTIONS: Mapping[tuple[str, str], type[Settings]] = {
 }
 """Settings that are kept as mappings, with the class of their fields."""
 _SHORT = {
+    "access_log": ("text: the path, or true: standard error", ["string", "boolean"]),
     "audit": ("text: the path", "string"),
     "auth": ("text: the type", "string"),
     "cluster": ("text: the address", "string"),
@@ -251,6 +252,9 @@ def _basic(cls: type[Settings], name: str, plain: Any) -> tuple[str, dict[str, A
         return "whole number", _limited(cls, name, "integer")
     if plain is float:
         return "number", _limited(cls, name, "number")
+    if origin is tuple and get_origin(inside[0]) is tuple:  # pairs, written as a mapping
+        words, values = _basic(cls, name, get_args(inside[0])[1])
+        return f"{words}, by name", {"type": "object", "additionalProperties": values}
     texts = {"type": "array", "items": {"type": "string"}}
     if origin is tuple and (cls.__name__, name) in _TEXT_OR_LIST:
         return "text or list of texts", {"anyOf": [{"type": "string"}, texts]}

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from mooring.config.references import expand, references
 
-__all__ = ["MASK", "flag_of", "is_secret", "masked", "masked_text", "secret_parts"]
+__all__ = ["MASK", "flag_of", "is_secret", "masked", "masked_text", "secret_parts", "without_credentials"]
 
 MASK = "***"
 _WORDS = frozenset(
@@ -25,10 +25,13 @@ _WORDS = frozenset(
 _PLAIN_VALUES = frozenset(
     {"true", "false", "yes", "no", "on", "off", "none", "null", "oauth", "basic", "bearer"}
 )
-KNOWN = (
+_KNOWN = (
     r"(?:gh[pousr]_|github_pat_|sk-|sk_live_|sk_test_|rk_live_|xox[abeoprs]-|glpat-|npm_|pypi-|hf_|AKIA|ASIA|AIza"
-    r"|ya29\.|shpat_|dop_v1_|lin_api_|ntn_|secret_|SG\.|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_\-.=/+]{8,}"
+    r"|ya29\.|shpat_|dop_v1_|lin_api_|ntn_|secret_|SG\.|mooring_[0-9a-f]{8}_"
+    # The header of a JWT: of any length where a word begins, else short, or `eyJeyJ…` takes quadratic time.
+    r"|(?:(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}+|eyJ[A-Za-z0-9_-]{8,120}+)\.)[A-Za-z0-9_\-.=/+]{8,}"
 )
+_PRIVATE_KEY = r"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?:.*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|.*)"
 _RANDOM = r"[A-Za-z0-9_+/=.-]{20,}"
 _SCHEME = r"(?i)(Bearer|Basic|Token|ApiKey)\s+(?=\S)"
 
@@ -39,7 +42,7 @@ def is_secret(name: str, value: str) -> bool:
     literal = re.sub(_SCHEME, "", literal).strip()
     if not literal or literal.lower() in _PLAIN_VALUES:
         return False
-    if re.search(KNOWN, literal) or _has_password(literal):
+    if re.search(_KNOWN, literal) or _has_password(literal):
         return True
     if len(literal) < 6 and literal.isdigit():
         return False
@@ -93,7 +96,12 @@ def masked_text(text: str, values: list[Any]) -> str:
     forms = {form for secret in secrets for form in (secret, json.dumps(secret)[1:-1]) if form}
     for form in sorted(forms, key=len, reverse=True):
         text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])", MASK, text)
-    return re.sub(KNOWN, MASK, text)
+    return re.sub(_KNOWN, MASK, text)
+
+
+def without_credentials(text: str) -> str:
+    """Return `text` without tokens of known forms and private keys."""
+    return re.sub(_PRIVATE_KEY, MASK, re.sub(_KNOWN, MASK, text))
 
 
 def _found(value: Any, name: str) -> Iterator[str]:

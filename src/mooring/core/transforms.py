@@ -27,6 +27,7 @@ __all__ = [
     "described",
     "placeholders",
     "shape_tools",
+    "transformed",
 ]
 
 MAX_STEPS = 5_000
@@ -212,6 +213,30 @@ def described(tool: Tool) -> list[str]:
         lines += (f"argument {line(name, 80)}: {_rule_text(rule)}" for name, rule in shape.arguments.items())
         shape = shape.original.shape
     return lines
+
+
+def transformed(
+    server: str,
+    tools: Sequence[Tool],
+    transforms: Mapping[str, Any],
+    profiles: Mapping[str, Mapping[str, Any]],
+) -> tuple[tuple[str, Tool], ...]:
+    """Return the tools of a server with a transform, as clients see them, each with its profile.
+
+    Args:
+        server: The server.
+        tools: Its own tools.
+        transforms: Its transforms.
+        profiles: Transforms of each profile, by `server/tool`.
+    """
+    whole = shape_tools(tools, transforms).tools
+    found = [("", tool) for tool in whole if tool.shape is not None]
+    start = f"{server}/"
+    for name, given in profiles.items():
+        own = {key.removeprefix(start): one for key, one in given.items() if key.startswith(start)}
+        shown = shape_tools(whole, own).tools if own else ()
+        found += [(name, tool) for tool in shown if tool not in whole]
+    return tuple(found)
 
 
 def placeholders(value: Any) -> Iterator[str]:

@@ -129,7 +129,7 @@ class AccessLog:
         try:
             os.close(_opened(settings.path))
         except OSError as fault:
-            return fault.strerror or str(fault)
+            return f"{settings.path}: {fault.strerror or fault}"
         return None
 
     def served(self, request: WebRequest, status: int, seconds: float, *, refused: bool) -> None:

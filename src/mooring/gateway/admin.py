@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
 from mooring import __version__
 from mooring.config.logs import logger
 from mooring.core.events import shown_session
+from mooring.core.text import did_you_mean
 from mooring.errors import MooringError, UnknownServer
 from mooring.gateway.host_admin import (
     Combine,
@@ -25,11 +24,12 @@ from mooring.gateway.host_admin import (
     all_servers,
     all_sessions,
     first,
+    last_lines,
     lock_changes,
+    unlocked,
 )
-from mooring.gateway.logs import set_level
 from mooring.gateway.protocol import fields
-from mooring.gateway.tokens import lifetime
+from mooring.gateway.tokens import UnknownToken, lifetime
 from mooring.gateway.web import Denied, Response, WebRequest, document
 from mooring.host import runtime_of
 from mooring.transport.message import decode
@@ -46,8 +46,6 @@ SCOPE = "admin"
 PREFIX = "/admin/v1"
 MAX_BODY = 65_536
 MAX_LINES = 1_000
-TAIL = 2 * 2**20
-"""Bytes of the audit log that are searched for the last lines."""
 HEARTBEAT = 15.0
 
 Handler = Callable[["AdminApi", "AdminRequest"], Awaitable[Any]]
@@ -71,6 +69,12 @@ class AdminRequest:
         if not text.isascii() or not text.isdigit() or not 0 < int(text) <= MAX_LINES:
             raise Denied(400, f"'limit' must be a number from 1 to {MAX_LINES}")
         return int(text)
+
+    def text(self, key: str, default: str | None = None) -> str:
+        value: object = self.body.get(key, default)
+        if not isinstance(value, str):
+            raise Denied(400, f"{key!r} must be a text")
+        return value
 
     def texts(self, key: str) -> list[str]:
         value: object = self.body.get(key, [])
@@ -116,6 +120,11 @@ class AdminApi:
             return document(openapi(self._service.routes.authenticator.url))
         principal = await self._admitted(request)
         body = await self._body(request) if request.method in ("POST", "PUT") else {}
+        for key in body:
+            if key not in route.body:
+                near = did_you_mean(key, route.body)
+                hint = "" if near is None else f"; did you mean {near!r}?"
+                raise Denied(400, f"{key[:80]!r} is not a known field{hint}")
         names = [unquote(one) for one in found.groups()]
         given = AdminRequest(request, names, body, principal)
         cluster = self._gateway.cluster
@@ -124,13 +133,14 @@ class AdminApi:
         else:
             answer = await self._answer_of_all(cluster, route, route.combine, given)
         if request.method != "GET":
-            log.info("admin action=%r by=%r", f"{request.method} {route.path}", principal)
+            target = [*names, *(body[key] for key in ("name", "server", "logger") if key in body), ""][0]
+            log.info("admin action=%r by=%r target=%r", f"{request.method} {route.path}", principal, target)
         return None if answer is None else document(answer)
 
     async def _answer(self, route: Route, given: AdminRequest) -> Any:
         try:
             return await route.handler(self, given)
-        except UnknownServer as problem:
+        except (UnknownServer, UnknownToken) as problem:
             raise Denied(404, str(problem)) from None
         except MooringError as problem:
             raise Denied(409, self._host.redact(str(problem))) from None
@@ -163,9 +173,7 @@ class AdminApi:
                 "the admin API needs a token with the scope 'admin'; "
                 "create one with `mooring token create NAME --scope admin`",
             )
-        principal = await authenticator.principal(request, (SCOPE,))
-        request.principal = principal.name
-        return principal.name
+        return (await authenticator.principal(request, (SCOPE,))).name
 
     async def _body(self, request: WebRequest) -> dict[str, Any]:
         data = await request.read(MAX_BODY, self._gateway.settings.body_timeout)
@@ -269,7 +277,7 @@ class AdminApi:
             raise Denied(400, f"there is no profile {unknown[0][:80]!r}")
         token, entry = await asyncio.to_thread(
             self._service.tokens.file.create,
-            str(given.body.get("name", "")),
+            given.text("name"),
             profiles=profiles,
             scopes=given.texts("scopes"),
             lifetime=given.seconds("expires"),
@@ -292,13 +300,11 @@ class AdminApi:
     # --- lock -----------------------------------------------------------------------------------
 
     async def changes(self, _: AdminRequest) -> Any:
-        return {"servers": lock_changes(self._host)}
+        return {"servers": lock_changes(self._host), "unlocked": unlocked(self._host)}
 
     async def approve(self, given: AdminRequest) -> Any:
         """Approve what the caller saw: the revision must still be the current one."""
-        name, tool = str(given.body.get("server", "")), given.body.get("tool")
-        if tool is not None and not isinstance(tool, str):
-            raise Denied(400, "'tool' must be a text")
+        name, tool = given.text("server"), None if "tool" not in given.body else given.text("tool")
         left = await self._changes.approve(name, tool, given.body.get("revision"), given.principal)
         return {"server": name, "tool": tool, "approved": True, "left": left}
 
@@ -308,7 +314,7 @@ class AdminApi:
         audit = runtime_of(self._host).audit
         if audit is None:
             raise Denied(409, "there is no audit log; set `gateway.audit`")
-        return {"lines": await asyncio.to_thread(_last_lines, audit.settings.path, given.limit())}
+        return {"lines": await asyncio.to_thread(last_lines, audit.settings.path, given.limit())}
 
     async def application_log(self, given: AdminRequest) -> Any:
         server = given.request.query.get("server")
@@ -323,8 +329,8 @@ class AdminApi:
         return {"lines": lines[-given.limit() :]}
 
     async def set_log_level(self, given: AdminRequest) -> Any:
-        name, level = str(given.body.get("logger", "mooring")), str(given.body.get("level", ""))
-        set_level(name, level)
+        name, level = given.text("logger", "mooring"), given.text("level")
+        self._service.log.set_level(name, level)
         return {"logger": name, "level": level}
 
     async def events(self, given: AdminRequest) -> Any:
@@ -357,26 +363,6 @@ class AdminApi:
             if waiting is not None:
                 waiting.cancel()
             events.end()
-
-
-def _last_lines(path: str, limit: int) -> list[Any]:
-    """Return the last lines of a file of JSON lines; lines that are none are left out."""
-    try:
-        with Path(path).expanduser().open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(size - TAIL, 0))
-            data = file.read(TAIL)
-    except FileNotFoundError:
-        return []
-    except OSError as problem:
-        raise MooringError(f"The audit log cannot be read: {problem.strerror}") from None
-    found: list[Any] = []
-    for line in data.splitlines()[-limit:]:
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
 
 
 class Route:
@@ -414,8 +400,10 @@ class Route:
             "operationId": self.handler.__name__,
             "responses": {
                 "200": answer,
+                "400": {"description": "The request is wrong; `error` says why."},
                 "401": {"description": "No valid token."},
                 "403": {"description": "The token lacks the scope `admin`."},
+                "404": {"description": "There is no such server, session or token."},
                 "409": {"description": "It cannot be done now; `error` says why."},
             },
         }
@@ -428,7 +416,13 @@ class Route:
                 | ({"type": "array", "items": {"type": "string"}} if name in lists else {"type": "string"})
                 for name, text in self.body.items()
             }
-            schema = {"type": "object", "properties": properties}
+            schema: dict[str, Any] = {
+                "type": "object",
+                "properties": properties,
+                "additionalProperties": False,
+            }
+            if required := [name for name in ("name", "server", "revision", "level") if name in self.body]:
+                schema["required"] = required
             made["requestBody"] = {"content": {"application/json": {"schema": schema}}}
         return made
 

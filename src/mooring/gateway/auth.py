@@ -401,7 +401,8 @@ class Authenticator:
     async def principal(
         self, request: WebRequest, scopes: Sequence[str], profile: str | None = None
     ) -> Principal:
-        """Return the principal of the token, or of the client certificate if there is no token.
+        """Return the principal of the token, or of the client certificate if there is no token. The request
+        gets its name.
 
         Args:
             request: The request.
@@ -417,15 +418,18 @@ class Authenticator:
         if self.open:
             if request.local is False:
                 raise Denied(403, "no token is required, so only clients of this machine are served")
+            request.principal = ANONYMOUS.name
             return ANONYMOUS
         found = await self._found(request, scopes)
+        request.principal = found.name  # also in the log of a request that is refused below
         if missing := [scope for scope in scopes if scope not in found.scopes]:
             raise Denied(
                 403,
                 f"the token lacks the scope {missing[0]!r}",
                 self._challenge(request, scopes, "insufficient_scope"),
             )
-        if profile is not None and found.profiles is not None and profile not in found.profiles:
+        elsewhere = "admin" not in found.scopes if profile is None else profile not in (found.profiles or ())
+        if found.profiles is not None and elsewhere:
             paths = ", ".join(f"/mcp/{name}" for name in sorted(found.profiles))
             raise Denied(403, f"the token is for other profiles: {paths}")
         return found

@@ -5,19 +5,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Collection, Sequence
 from hashlib import sha256
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from mooring.config.logs import logger
 from mooring.config.models import ServerConfig
 from mooring.core.text import nearest
+from mooring.core.transforms import described, transformed
 from mooring.core.types import Tool
 from mooring.core.value import replace
-from mooring.errors import UnknownServer
+from mooring.errors import MooringError, UnknownServer
 from mooring.gateway.web import Denied
 from mooring.host import Host, runtime_of
 from mooring.lock.diff import Change, describe
+
+if TYPE_CHECKING:
+    from mooring.servers.connection import Connection
 
 __all__ = [
     "Combine",
@@ -27,11 +33,15 @@ __all__ = [
     "all_servers",
     "all_sessions",
     "first",
+    "last_lines",
     "lock_changes",
+    "unlocked",
 ]
 
 log = logger("mooring.gateway")
 
+TAIL = 2 * 2**20
+"""Bytes of the audit log that are searched for the last lines."""
 LONGEST_DEFINITION = 16_384
 """Characters of a definition in the document of a change."""
 
@@ -82,7 +92,8 @@ class HostAdmin:
             by: The principal, for the log.
 
         Raises:
-            Denied: The server is not connected or has not changed, or the revision is another one.
+            Denied: The server is not connected, has no lock or has not changed, or the revision is another
+                one.
         """
         runtime = runtime_of(self._host)
         async with self._turn:
@@ -90,6 +101,8 @@ class HostAdmin:
             if connection is None or connection.state != "connected":
                 raise Denied(409, f"the server {name!r} is not connected")
             pins, snapshot = runtime.builder.pins, connection.snapshot
+            if not pins.covers(connection.config):
+                raise Denied(409, f"there is no lock for {name!r}, so nothing is blocked; see `mooring lock`")
             changes = pins.changes(connection.config, snapshot)
             if not changes:
                 raise Denied(409, f"{name!r} has not changed since it was approved")
@@ -117,6 +130,7 @@ def lock_changes(host: Host, *, complete: bool = False) -> list[dict[str, Any]]:
         if not changes:
             continue
         row = change_document(host, name, changes)
+        row["transforms"] = _transforms(host, connection, {one.name for one in changes})
         if complete:
             from mooring.core.injection_scan import injection_warnings
 
@@ -126,6 +140,24 @@ def lock_changes(host: Host, *, complete: bool = False) -> list[dict[str, Any]]:
             row["findings"] = list(injection_warnings(connection.snapshot))[:50]
         found.append(row)
     return found
+
+
+def unlocked(host: Host) -> list[str]:
+    """Return the servers that no lock covers."""
+    pins = runtime_of(host).builder.pins
+    return sorted(server.name for server in host.config.servers if not pins.covers(server))
+
+
+def _transforms(host: Host, connection: Connection, changed: Collection[str]) -> list[dict[str, Any]]:
+    """Return how clients see the changed tools that have a transform."""
+    config = connection.config
+    profiles = {name: profile.transforms for name, profile in host.config.gateway.profiles.items()}
+    shown = transformed(config.name, connection.snapshot.tools, config.transforms, profiles)
+    return [
+        {"tool": tool.remote_name, "profile": profile or None, "text": "\n".join(described(tool))}
+        for profile, tool in shown
+        if tool.remote_name in changed
+    ]
 
 
 def change_document(host: Host, name: str, changes: Sequence[Change]) -> dict[str, Any]:
@@ -150,6 +182,26 @@ def _definition(entry: object) -> str | None:
     }
     text = json.dumps({key: value for key, value in parts.items() if value}, indent=2, default=dict)
     return text if len(text) <= LONGEST_DEFINITION else f"{text[:LONGEST_DEFINITION]}…"
+
+
+def last_lines(path: str, limit: int) -> list[Any]:
+    """Return the last lines of a file of JSON lines; lines that are none are left out."""
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - TAIL, 0))
+            data = file.read(TAIL)
+    except FileNotFoundError:
+        return []
+    except OSError as problem:
+        raise MooringError(f"The audit log cannot be read: {problem.strerror}") from None
+    found: list[Any] = []
+    for line in data.splitlines()[-limit:]:
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found
 
 
 Combine = Callable[[list[Any], Callable[[], int]], Any]

@@ -9,6 +9,7 @@ import sys
 import zlib
 from collections.abc import Mapping
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -135,7 +136,7 @@ class Listener(web.Server):
 class ServedRequest(WebRequest):
     """A request that our own server received."""
 
-    __slots__ = ("_request", "_stream")
+    __slots__ = ("_request", "_stream", "tls")
 
     def __init__(self, request: web.BaseRequest) -> None:
         raw_path, _, query = request.raw_path.partition("?")
@@ -150,6 +151,7 @@ class ServedRequest(WebRequest):
             peer=request.remote,
             certificate=None if tls is None else certificate_principal(tls),
         )
+        self.tls: Any = tls
         self._request = request
         self._stream: web.StreamResponse | None = None
 
@@ -230,6 +232,10 @@ class WebServer:
         self._server: Listener | None = None
         self._socket: socket.socket | None = None
         self._listening: asyncio.Server | None = None
+        self._contexts: WeakSet[ssl.SSLContext] = WeakSet()
+        """TLS contexts of open connections."""
+        self._outdated: WeakSet[ssl.SSLContext] = WeakSet()
+        """Those that trust an authority that was removed since."""
         self._peers: asyncio.Server | None = None
 
     async def start(
@@ -245,6 +251,8 @@ class WebServer:
             lingering_time=LINGER,
         )
         self._server.connection_limit = self.connection_limit
+        if tls is not None:
+            self._contexts.add(tls)
         self._listening = await loop.create_server(
             self._server, host, port, backlog=BACKLOG, reuse_port=shared or None, **_tls_options(tls)
         )
@@ -256,9 +264,14 @@ class WebServer:
         assert sys.platform != "win32"
         self._peers = await asyncio.get_running_loop().create_unix_server(self._server, path, backlog=BACKLOG)
 
-    async def use_tls(self, tls: ssl.SSLContext) -> None:
+    async def use_tls(self, tls: ssl.SSLContext) -> bool:
         """Use other certificates for new connections. The listening sockets stay, so that no connection is
-        refused meanwhile."""
+        refused meanwhile.
+
+        Returns:
+            Whether an authority of client certificates was removed. Certificates of open connections that it
+            may have signed do not count any more.
+        """
         assert self._server is not None
         assert self._listening is not None
         loop, old = asyncio.get_running_loop(), self._listening
@@ -271,6 +284,13 @@ class WebServer:
         ]
         self._listening = servers[0]
         old.close()
+        trusted = _authorities(tls)
+        removed = [one for one in self._contexts if not _authorities(one) <= trusted]
+        self._outdated.update(removed)
+        for one in removed:
+            self._contexts.discard(one)
+        self._contexts.add(tls)
+        return bool(removed)
 
     async def stop(self) -> None:
         """Close the listener and all connections."""
@@ -292,10 +312,17 @@ class WebServer:
         assert isinstance(connection, ClientConnection)
         connection.begin()
         request = ServedRequest(given)
+        if request.certificate is not None and request.tls.context in self._outdated:
+            request.certificate = None
+            connection.close()  # after the response; a new connection is verified again
         try:
             return request.finished(await self._routes.handle(request))
         finally:
             connection.end()
+
+
+def _authorities(tls: ssl.SSLContext) -> frozenset[bytes]:
+    return frozenset(tls.get_ca_certs(binary_form=True))
 
 
 def _tls_options(tls: ssl.SSLContext | None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Logins of gateway clients at servers, from the browser of each client's user.
 
 A client whose call needs a login gets a link: a ticket that is bound to its principal and to one server, is
-valid for ten minutes and is used once. `login_pages.py` serves the link.
+valid for up to ten minutes and is used once. `login_pages.py` serves the link.
 """
 
 from __future__ import annotations
@@ -88,6 +88,8 @@ class RemoteLogins:
         """Apply settings."""
         public = public_url(settings)
         self.url = None if public is None or not settings.key else public.rstrip("/")
+        if settings.public_url is not None and not settings.key:
+            log.warning("logins from browsers are off: gateway.public_url is set, and gateway.key is not")
         self.identify = identify
 
     # --- for requests ---------------------------------------------------------------------------

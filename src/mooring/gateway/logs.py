@@ -15,7 +15,7 @@ from mooring.config.operation import LOG_LEVELS, LogSettings
 from mooring.core.text import clean
 from mooring.errors import MooringError
 
-__all__ = ["ApplicationLog", "set_level"]
+__all__ = ["ApplicationLog"]
 
 MAX_MESSAGE = 8_000
 KEPT = 500
@@ -97,23 +97,25 @@ class ApplicationLog:
         self._stream.setFormatter(_Json() if settings.format == "json" else _Text())
         self._root.addHandler(self._stream)
         for name, level in settings.levels:
-            set_level(name, level)
+            self.set_level(name, level)
+
+    def set_level(self, name: str, level: str) -> None:
+        """Set the level of one logger of mooring until other settings are applied.
+
+        Raises:
+            MooringError: There is no such level, or the logger belongs to another library.
+        """
+        if level not in LOG_LEVELS:
+            raise MooringError(f"{level[:40]!r} is not a level; use {', '.join(LOG_LEVELS)}")
+        if name != "mooring" and not name.startswith("mooring."):
+            raise MooringError(
+                f"{name[:80]!r} is not a logger of mooring; use 'mooring' or 'mooring.gateway'"
+            )
+        logger(name).setLevel(level.upper())
+        if name != "mooring":
             self._set.add(name)
 
     def close(self) -> None:
         self.use(None)
         self._root.removeHandler(self._memory)
         self._root.setLevel(self._before)
-
-
-def set_level(name: str, level: str) -> None:
-    """Set the level of one logger of mooring from now on.
-
-    Raises:
-        MooringError: There is no such level, or the logger belongs to another library.
-    """
-    if level not in LOG_LEVELS:
-        raise MooringError(f"{level[:40]!r} is not a level; use {', '.join(LOG_LEVELS)}")
-    if name != "mooring" and not name.startswith("mooring."):
-        raise MooringError(f"{name[:80]!r} is not a logger of mooring; use 'mooring' or 'mooring.gateway'")
-    logger(name).setLevel(level.upper())

@@ -253,9 +253,7 @@ class Routes:
     async def _identified(
         self, request: WebRequest, scopes: tuple[str, ...], profile: str | None = None
     ) -> Principal:
-        principal = await self.authenticator.principal(request, scopes, profile)
-        request.principal = principal.name
-        return principal
+        return await self.authenticator.principal(request, scopes, profile)
 
     async def _mcp(self, request: WebRequest, name: str, more: dict[str, str]) -> Response | None:
         gateway, cluster = self.gateway, self._cluster
@@ -265,10 +263,11 @@ class Routes:
                 return await cluster.forward(request, owner, None)  # the owner checks the token
         profile = gateway.profile(name)
         scopes = (*gateway.settings.scopes, *(profile.settings.scopes if profile else ()))
+        if profile is not None:
+            request.route, request.profile = request.path, profile.name
         principal = await self._identified(request, scopes, name)
         if profile is None:
             raise Denied(404, f"unknown profile {name[:80]!r}")
-        request.route, request.profile = request.path, profile.name
         if gateway.draining:
             if cluster is not None and request.hop is None and SESSION not in request.headers:
                 return await cluster.elsewhere(request)

@@ -160,10 +160,11 @@ class Service:
         return made
 
     async def renew_certificate(self) -> None:
-        """Load the certificate again and use it for new connections."""
+        """Load the certificate again and use it for new connections. If an authority of client certificates
+        was removed, the sessions of such clients end."""
         made = await self.context()
-        if made is not None and self.web is not None:
-            await self.web.use_tls(made)
+        if made is not None and self.web is not None and await self.web.use_tls(made):
+            await self.routes.end_invalid(lambda principal: not principal.name.startswith("cert:"))
 
     async def _administer(self, request: WebRequest) -> Response | None:
         from mooring.gateway.admin import AdminApi  # most gateways are never asked
@@ -385,7 +386,7 @@ def resolved_tokens(settings: GatewaySettings) -> list[tuple[str, str, Sequence[
     """Return the name, value and scopes of each fixed token.
 
     Raises:
-        ConfigError: A reference has no value, or the token is too short.
+        ConfigError: A reference has no value, the token is too short, or two names have the same one.
     """
     lookup = default_lookup(os.environ, source=ConfigSource(scope="explicit"))
     found: list[tuple[str, str, Sequence[str]]] = []
@@ -393,6 +394,8 @@ def resolved_tokens(settings: GatewaySettings) -> list[tuple[str, str, Sequence[
         value = expand(token.token, lookup)
         if len(value) < 16:
             raise ConfigError(f"the token of {token.name!r} is shorter than 16 characters")
+        if same := [name for name, known, _ in found if known == value and name != token.name]:
+            raise ConfigError(f"the tokens of {same[0]!r} and {token.name!r} have the same value")
         found.append((token.name, value, token.scopes))
     return found
 

@@ -165,21 +165,26 @@ def _reason(problem: BaseException) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _subject(der: bytes) -> str | None:
+def _subject(der: bytes) -> tuple[str | None, float]:
+    """Return the principal of a certificate, and when it expires."""
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
     try:
-        subject = x509.load_der_x509_certificate(der).subject
+        found = x509.load_der_x509_certificate(der)
     except ValueError:
-        return None
+        return None, 0.0
+    subject, expires = found.subject, found.not_valid_after_utc.timestamp()
     names = subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     text = str(names[0].value) if len(names) == 1 else subject.rfc4514_string()
-    return f"cert:{text}" if text and text.isprintable() and len(text) <= 256 else None
+    return (f"cert:{text}" if text and text.isprintable() and len(text) <= 256 else None), expires
 
 
 def certificate_principal(tls: Any) -> str | None:
     """Return the principal of a verified client certificate: `cert:` and its common name, or its whole
-    subject if it has none. None without a certificate."""
+    subject if it has none. None without a certificate, and if it expired while the connection was open."""
     der = tls.getpeercert(binary_form=True) if tls is not None else None
-    return None if der is None else _subject(der)
+    if der is None:
+        return None
+    name, expires = _subject(der)
+    return name if time.time() < expires else None

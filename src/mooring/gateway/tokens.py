@@ -28,7 +28,7 @@ from mooring.errors import ConfigError, MooringError
 from mooring.gateway.clients import Principal
 from mooring.gateway.web import Denied
 
-__all__ = ["CreatedTokens", "StoredToken", "TokenFile", "token_path"]
+__all__ = ["CreatedTokens", "StoredToken", "TokenFile", "UnknownToken", "token_path"]
 
 log = logger("mooring.gateway")
 
@@ -45,8 +45,10 @@ MAX_WAITING = 64
 POLL = 0.5
 """Seconds between two looks at the file."""
 FIRST_SAVE, SAVE = 1.0, 30.0
-"""Seconds until the first use of a token is written to disk, and between two writes."""
+"""Seconds until the first use of each token is written to disk, and between two writes of later uses."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+SCOPE = re.compile(r"[\x21\x23-\x5B\x5D-\x7E]{1,200}")
+"""One scope (RFC 6749, section 3.3)."""
 _VERSION = 1
 _MAX_SIZE = 16 * 2**20
 
@@ -124,6 +126,10 @@ def _new_secret() -> tuple[str, Hash]:
     return token, Hash(id=key, salt=b64encode(salt).decode(), digest=b64encode(digest).decode())
 
 
+class UnknownToken(MooringError):
+    """There is no token with this name."""
+
+
 class TokenFile:
     """The tokens in one file. Changes hold a lock, so that processes do not overwrite each other's."""
 
@@ -169,8 +175,12 @@ class TokenFile:
         """Create a token and return it; it cannot be read again.
 
         Raises:
-            MooringError: The name is taken or invalid.
+            MooringError: The name is taken or invalid, or a scope is.
         """
+        if wrong := [scope for scope in scopes if not SCOPE.fullmatch(scope)]:
+            raise MooringError(
+                f"{wrong[0][:80]!r} is not a scope: it must not hold spaces; name each one alone"
+            )
         if not NAME.fullmatch(name):
             raise MooringError(
                 f"{name[:80]!r} is not a valid name for a token: use letters, digits and . _ @ - (at most 64)"
@@ -248,7 +258,7 @@ class TokenFile:
         if found is None:
             near = did_you_mean(name, tokens)
             hint = "" if near is None else f" Did you mean {near!r}?"
-            raise MooringError(f"There is no token named {name[:80]!r}.{hint} See `mooring token list`.")
+            raise UnknownToken(f"There is no token named {name[:80]!r}.{hint} See `mooring token list`.")
         return found
 
     @contextmanager
@@ -325,7 +335,11 @@ class CreatedTokens:
         self._waiting = 0
         self._verifying = asyncio.Semaphore(MAX_VERIFYING)
         self._used: dict[str, float] = {}
+        self._written: frozenset[str] = frozenset()
+        """Tokens whose use is on disk."""
         self._saved = self._first = 0.0
+        self._problem = ""
+        """Why the file could not be read; logged once."""
 
     @property
     def required(self) -> bool:
@@ -415,7 +429,11 @@ class CreatedTokens:
         try:
             await to_thread.run_sync(self.load)
         except ConfigError as problem:
-            log.error("tokens not read again, the old ones stay in use: %s", problem)
+            if str(problem) != self._problem:
+                log.error("tokens not read again, the old ones stay in use: %s", problem)
+            self._problem = str(problem)
+        else:
+            self._problem = ""
 
     async def watch(self, changed: Callable[[Mapping[str, int]], Any]) -> None:
         """Read the file again when it changes, and write the last uses. `changed` is awaited with the
@@ -439,7 +457,7 @@ class CreatedTokens:
 
     async def _save_soon(self) -> None:
         now = time.monotonic()
-        if not self._used or now - self._saved < SAVE:
+        if self._used.keys() <= self._written and (not self._used or now - self._saved < SAVE):
             return
         self._first = self._first or now
         if now - self._first < FIRST_SAVE:
@@ -447,6 +465,7 @@ class CreatedTokens:
         used, self._saved, self._first = dict(self._used), now, 0.0
         try:
             await to_thread.run_sync(self.file.save_use, used)
+            self._written = frozenset(used)
         except (OSError, MooringError) as problem:
             log.warning("last use of tokens not written reason=%s", type(problem).__name__)
 

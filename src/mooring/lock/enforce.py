@@ -338,9 +338,13 @@ class LockEnforcer:
         self._report(name, admission, already=self._warned.get(name, frozenset()))
         return ApprovedListing(admission) if pinning == "block" else None
 
+    def covers(self, server: ServerConfig) -> bool:
+        """Whether there is a lock for a server, and it is in force."""
+        return self._lock_of(server) is not None and self._pinning.get(server.name) != "off"
+
     def changes(self, server: ServerConfig, snapshot: Snapshot) -> tuple[Change, ...]:
         """Return how a listing differs from the lock; empty for a server that no lock covers."""
-        if self._lock_of(server) is None or self._pinning.get(server.name) == "off":
+        if not self.covers(server):
             return ()
         from mooring.lock.compare import compare
 

@@ -6,7 +6,7 @@ A timeout, an error and a response that cannot be interpreted all deny the call.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
 
@@ -81,7 +81,10 @@ class DecisionService:
         except (ValueError, RecursionError):
             return _unanswered("sent a response that is not JSON")
         found = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
-        return understood(found.get("result", found.get("decision")), "the decision service")
+        given = [
+            understood(found[key], "the decision service") for key in ("result", "decision") if key in found
+        ]
+        return _strictest(given) or understood(None, "the decision service")
 
     async def close(self) -> None:
         if self._client is not None:
@@ -98,14 +101,19 @@ def understood(said: object, who: str) -> Decision:
         return Decision(verdict=_VERDICTS[said.lower()], reason=f"{who} decided")
     if isinstance(said, Mapping):
         fields = cast("Mapping[str, Any]", said)
-        inner = fields.get("decision", fields.get("verdict", fields.get("allow")))
-        if inner is not None and not isinstance(inner, Mapping):
-            found = understood(inner, who)
+        given = [fields[key] for key in ("decision", "verdict", "allow") if fields.get(key) is not None]
+        found = _strictest([understood(one, who) for one in given if not isinstance(one, Mapping)])
+        if found is not None and not any(isinstance(one, Mapping) for one in given):
             why = fields.get("reason")
             if isinstance(why, str) and why:
                 return Decision(verdict=found.verdict, reason=f"{who}: {line(why, 200)}")
             return found
     return Decision(verdict="deny", reason=f"{who} sent a response that cannot be interpreted")
+
+
+def _strictest(given: Sequence[Decision]) -> Decision | None:
+    """Return the strictest of several decisions in one response; None if there is none."""
+    return max(given, key=lambda one: ("allow", "ask", "deny").index(one.verdict), default=None)
 
 
 def _unanswered(problem: str) -> Decision:

@@ -8,7 +8,6 @@ result.
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 import anyio
@@ -24,7 +24,7 @@ from anyio import to_thread
 
 from mooring.concurrency import call_back
 from mooring.config.logs import logger
-from mooring.config.secret_scan import KNOWN
+from mooring.config.secret_scan import without_credentials
 from mooring.core.events import CallDenied, Event
 from mooring.core.json_values import not_json
 from mooring.core.types import EMPTY, Result, Tool, ToolCall
@@ -45,7 +45,8 @@ TIMEOUT = 5.0
 _LARGE = 65_536
 """Characters of arguments that are searched on the event loop; more in a thread."""
 _DEEPEST = 64
-_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY")
+_BUDGETS = Lock()
+"""Held while a file of amounts is open: the threads of one process do not wait for each other in SQLite."""
 
 
 class Guard:
@@ -104,7 +105,7 @@ class SecretGuard(Guard):
         for argument, text in texts:
             if self._redact is not None and self._redact(text) != text:
                 return f"argument {argument!r} holds a secret of this host"
-            if re.search(KNOWN, text) or _PRIVATE_KEY.search(text):
+            if without_credentials(text) != text:
                 return f"argument {argument!r} holds something that looks like a credential"
         return None
 
@@ -144,7 +145,7 @@ class BudgetGuard(Guard):
 
     def _spend(self, today: str, who: str, cost: float) -> float | None:
         """Add the cost; return the amount spent before if the limit would be exceeded."""
-        with closing(self._opened()) as file, file:
+        with _BUDGETS, closing(self._opened()) as file, file:
             file.execute("BEGIN IMMEDIATE")
             query = "SELECT amount FROM spent WHERE day = ? AND who = ?"
             found = file.execute(query, (today, who)).fetchone()
@@ -164,13 +165,12 @@ class BudgetGuard(Guard):
         else:
             path = Path(self._path)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-        descriptor = os.open(path, flags, 0o600)
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(f"{path} is not a regular file")
-        finally:
-            os.close(descriptor)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        except FileExistsError:
+            # Not opened here: to close it would release the locks that SQLite holds in this process.
+            if not stat.S_ISREG(path.lstat().st_mode):
+                raise OSError(f"{path} is a symbolic link, or not a regular file") from None
         file = sqlite3.connect(path, timeout=TIMEOUT, isolation_level=None)
         try:
             file.execute("PRAGMA synchronous = OFF")  # a crash of the machine may lose the last seconds
@@ -288,7 +288,7 @@ class GuardChain:
         what = "was called, but its result is withheld" if called else "was not called"
         self._emit(CallDenied(server=call.server, tool=call.tool, session=call.session, reason=reason))
         problem = f"{call.name!r} {what}: {reason}."
-        return PolicyDenied(problem, server=call.server, tool=call.tool, reason=reason)
+        return PolicyDenied(problem, server=call.server, tool=call.tool, reason=reason, called=called)
 
 
 def _name(guard: Guard) -> str:

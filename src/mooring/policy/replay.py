@@ -144,8 +144,14 @@ def replay(
         lines: The lines of the log.
         policy: The policy to try.
         annotations: Of known tools, by server and the server's own name.
+
+    Raises:
+        ValueError: The lines are not those of an audit log.
     """
+    lines = list(lines)
     entries = list(_entries(lines))
+    if not entries and not any(_is_of_a_log(one) for one in lines) and any(one.strip() for one in lines):
+        raise ValueError("is not an audit log: no line of it is a JSON object with `time`")
     # Without arguments, nothing is written about them; with `arguments: none`, never anything.
     described = any(isinstance(entry.get("arguments"), dict) for entry in entries)
     for entry in entries:
@@ -186,6 +192,14 @@ def _past(entry: Mapping[str, Any], decision: Decision | None) -> PastCall:
         result=result,
         reason="" if decision is None else decision.reason,
     )
+
+
+def _is_of_a_log(raw: bytes) -> bool:
+    try:
+        entry: object = json.loads(raw)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(entry, dict) and "time" in entry
 
 
 def _entries(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
