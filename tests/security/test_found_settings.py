@@ -261,7 +261,10 @@ def test_an_approved_file_does_not_raise_the_users_limits_of_scripts(
 ) -> None:
     mine = {**MINE, "scripts": {"calls": 5, "time": "3s", "memory": "2MiB", "writes": "deny"}}
     place.write({"scripts": theirs, "mcpServers": {"theirs": ENTRY}}, mine)
-    scripts = load(approval=approved).scripts
+    config = load(approval=approved)
+    scripts = config.scripts
+    refused = {warning.field for warning in config.warnings}
+    assert refused == {f"scripts.{name}" for name in theirs if name != "enabled"}
     assert (scripts.calls, scripts.time, scripts.memory, scripts.writes) == (5, 3, 2 * 2**20, "deny")
     place.write({"scripts": {"enabled": True, "calls": 3}, "mcpServers": {"theirs": ENTRY}}, mine)
     assert load(approval=approved).scripts.calls == 3

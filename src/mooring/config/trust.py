@@ -89,7 +89,11 @@ def combined(
     if "resource_uri_allowlist" in given:
         keep("resource_uri_allowlist", _schemes(mine, theirs))
     if "scripts" in given:
-        keep("scripts", _scripts(mine.scripts, theirs.scripts))
+        changes["scripts"] = limited = _scripts(mine.scripts, theirs.scripts)
+        said = cast("Mapping[str, Any]", given["scripts"])
+        refused += (
+            f"scripts.{name}" for name in said if getattr(limited, name) != getattr(theirs.scripts, name)
+        )
     if "context" in given:
         said = "passthrough" in cast("Mapping[str, Any]", given["context"])
         passthrough = mine.context.passthrough and (theirs.context.passthrough or not said)
