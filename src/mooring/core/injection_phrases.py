@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TypeAlias
 
-Needs: TypeAlias = tuple[tuple[str, ...], ...]
-Rule: TypeAlias = tuple[Needs, re.Pattern[str]]
+Rule: TypeAlias = tuple[tuple[tuple[str, ...], ...], str]
 """The words without which a rule cannot apply (one of every group), and its expression."""
 
 _SECRET = r"""(?:(?:api|access|auth|ssh|private|secret|signing|encryption)[ _-]?keys?
@@ -462,9 +462,22 @@ _PHRASES = {
 }
 
 RULES: tuple[Rule, ...] = tuple(
-    (
-        tuple(tuple(group.split("|")) for group in needs.split(" & ")),
-        re.compile(pattern, re.IGNORECASE | re.DOTALL | re.VERBOSE),
-    )
+    (tuple(tuple(group.split("|")) for group in needs.split(" & ")), pattern)
     for needs, pattern in _PHRASES.items()
 )
+
+
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return an expression of a rule. Most are never needed, and compiling all takes 50 ms."""
+    return re.compile(pattern, re.IGNORECASE | re.DOTALL | re.VERBOSE)
+
+
+def possible(rule: Rule, small: str) -> bool:
+    """Whether the rule can apply to a text in lower case."""
+    return all(any(map(small.__contains__, group)) for group in rule[0])
+
+
+def applies(rule: Rule, text: str, small: str) -> bool:
+    """Whether the rule applies to a text, which is also given in lower case."""
+    return possible(rule, small) and compiled(rule[1]).search(text) is not None

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, cast
 
 from mooring.core.catalog import LONGEST
-from mooring.core.injection_phrases import RULES, Needs, Rule
+from mooring.core.injection_phrases import RULES, Rule, applies, possible
 from mooring.core.json_values import recalled
 from mooring.core.names import latin
 from mooring.core.text import hides
@@ -90,13 +90,13 @@ def _possible_rules(tool: Tool) -> Sequence[Rule]:
     if _SPACED.search(text) or _ENCODED.search(text):
         return RULES
     small = text.lower()
-    return [rule for rule in RULES if _possible(rule[0], small)]
+    return [rule for rule in RULES if possible(rule, small)]
 
 
 def _orders(text: str, rules: Sequence[Rule]) -> bool:
     for form in _forms(text[:_LONGEST_TEXT]):
         small = form.lower()
-        if any(_possible(needs, small) and pattern.search(form) is not None for needs, pattern in rules):
+        if any(applies(rule, form, small) for rule in rules):
             return True
     return False
 
@@ -111,10 +111,6 @@ def _forms(text: str) -> Iterator[str]:
     for found in islice(_ENCODED.finditer(text), _MOST_DECODED):
         with suppress(ValueError):
             yield b64decode(found[0] + "=" * (-len(found[0]) % 4)).decode("ascii")
-
-
-def _possible(needs: Needs, small: str) -> bool:
-    return all(any(map(small.__contains__, group)) for group in needs)
 
 
 def _texts(tool: Tool) -> Iterator[str]:
