@@ -425,9 +425,9 @@ class HttpEndpoint:
         *,
         unsolicited: bool = False,
     ) -> AsyncIterator[SseEvent]:
-        """Yield the events of a stream as they arrive. Lines between events, and chunks that end no
-        line, count toward the server's limit of unsolicited messages. The event loop serves other tasks after each time slice. `unsolicited`: the
-        stream is not the response to a request.
+        """Yield the events of a stream as they arrive. Lines between events, and chunks that end no line,
+        count toward the server's limit of unsolicited messages. The event loop serves other tasks after each
+        time slice. `unsolicited`: the stream is not the response to a request.
 
         Raises:
             WireError: an event is too large, the stream cannot be decompressed, or the server floods.
