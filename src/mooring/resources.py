@@ -260,6 +260,9 @@ class Resources:
         """Return the one server that has the resource; servers that are not listed yet are connected if
         needed."""
         owners = self._owners(uri)
+        if not owners and (pinned := self._builder.pins.servers_with_resource(uri)):
+            await gather(self._manager, pinned, timeout)
+            owners = self._owners(uri)
         for able in (True, False):  # servers without the capability are tried last
             if not owners:
                 names = [

@@ -502,3 +502,14 @@ async def test_a_keyring_is_not_advised_where_it_would_not_work(
         await log_in(host)
     assert "tokens are stored in a file that only you can read" in caplog.text
     assert "keyring" not in caplog.text
+
+
+async def test_the_warning_about_a_missing_login_says_everything_once(
+    hosting: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with AuthLab() as auth, hosting(auth.config("antique"), ready=False) as host:
+        await host.ready(10)
+        [warned] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warned == (
+        "server 'antique' is not available: it requires a login (HTTP 401); log in: `mooring login antique`"
+    )

@@ -173,6 +173,14 @@ def test_no_secret_is_shown_or_copied(piped, machine, words, form) -> None:
     assert (machine / "mooring.yaml").read_text().count("hunter2") <= 1  # the one that was there
 
 
+def test_an_unapproved_project_file_does_not_keep_a_server_from_being_imported(ran, tmp_path) -> None:
+    (tmp_path / ".mcp.json").write_text('{"mcpServers": {"theirs": {"command": "gizmo"}}}')
+    (tmp_path / "other.json").write_text('{"mine": {"command": "gizmo"}}')
+    done = ran("import", "--from", "other.json", "--yes", "--json")
+    assert json.loads(done.stdout)["servers"][0]["action"] == "add"
+    assert "mine" in ran("list").stdout
+
+
 def test_import_from_a_file_of_no_known_program(ran, tmp_path) -> None:
     (tmp_path / "other.json").write_text('{"a": {"command": "a", "env": {"K": "${env:K}"}}}')
     done = ran("import", "--from", "other.json", "--yes", "--config", "new.json")

@@ -97,6 +97,14 @@ def test_a_command_about_one_server_starts_only_that_one(
     assert servers.started() == ONE_SERVER[words]
 
 
+def test_a_resource_that_the_lock_names_starts_only_its_server(ran, many_servers) -> None:
+    servers, file = many_servers
+    ran("lock", "--config", file)
+    servers.started()
+    assert ran("read", "else:///b", "--config", file).stdout == "y"
+    assert servers.started() == ["other"]
+
+
 def test_a_resource_that_no_server_is_known_for_starts_only_servers_with_resources(ran, many_servers) -> None:
     servers, file = many_servers
     ran("tools", "--config", file)

@@ -98,10 +98,12 @@ async def test_a_child_that_floods_its_output_is_cut_off_and_left_alone_for_a_wh
         ("post", "ids"),
         ("post", "notice"),
         ("post", "foreign"),
+        ("post", "crumbs"),
         ("sse", "blank"),
         ("sse", "event"),
         ("sse", "notice"),
         ("sse", "foreign"),
+        ("sse", "crumbs"),
     ],
 )
 async def test_an_http_server_that_floods_a_stream_is_cut_off(where: str, flood: str, hosting: Any) -> None:
@@ -112,7 +114,7 @@ async def test_an_http_server_that_floods_a_stream_is_cut_off(where: str, flood:
 
 @pytest.mark.parametrize("where", ["get", "listen"])
 @pytest.mark.parametrize(
-    "flood", ["data", "comment", "blank", "event", "id", "ids", "unknown", "notice", "foreign"]
+    "flood", ["data", "comment", "blank", "event", "id", "ids", "unknown", "notice", "foreign", "crumbs"]
 )
 async def test_a_stream_on_which_nothing_was_asked_for_cannot_be_flooded(
     where: str, flood: str, hosting: Any
@@ -142,6 +144,18 @@ async def test_an_answer_without_end_costs_the_call_that_asked_for_it(where: str
             result = await host.call("mcp_flood_flood", timeout=20)
             assert "max_message" in result.text
             assert (await host.call("mcp_flood_echo", {"text": "x"})).text == "x"
+
+
+async def test_a_body_in_tiny_chunks_takes_no_more_memory_than_its_bytes(hosting: Any) -> None:
+    with _flooding("body", "crumbs", max_message=4 * MIB) as config:
+        async with hosting(config, lab_server("good")) as host:
+            before = most = _memory()
+            call = asyncio.create_task(host.call("mcp_flood_flood", timeout=60))
+            while not call.done():
+                await asyncio.wait({call}, timeout=0.02)
+                most = max(most, _memory())
+            assert "max_message" in (await call).text
+            assert most - before < 24 * MIB
 
 
 async def test_empty_data_lines_count_toward_max_message_in_an_answer(hosting: Any) -> None:

@@ -26,6 +26,7 @@ FLOODS = {
     "ids": "id: 1\n\n",
     "unknown": "x\n",
     "endless": "x",
+    "crumbs": "xx",
     "notice": f"data: {MESSAGE}\n\n",
     "changed": f"data: {CHANGED}\n\n",
     "foreign": f"data: {ANSWER}\n\n",
@@ -40,7 +41,9 @@ FLOODS = {
 
 where, name = sys.argv[1], sys.argv[2]
 piece = FLOODS[name].encode()
-BLOCK = piece * max(1, 65_536 // len(piece))
+CHUNKED = name == "crumbs"
+"""Whether each piece of the flood is an HTTP chunk of its own."""
+BLOCK = (b"%x\r\n%s\r\n" % (len(piece), piece) if CHUNKED else piece) * max(1, 65_536 // len(piece))
 INFO = {"name": "flood", "version": "1"}
 TOOLS = [{"name": tool, "inputSchema": {"type": "object"}} for tool in ("echo", "flood")]
 old_stream = None
@@ -79,6 +82,10 @@ def asks_for_flood(message):
     return message.get("method") == "tools/call" and message["params"]["name"] == "flood"
 
 
+def framed(data):
+    return b"%x\r\n%s\r\n" % (len(data), data) if CHUNKED else data
+
+
 def pour(write):
     try:
         while True:
@@ -98,6 +105,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", kind)
         self.send_header("Mcp-Session-Id", "s")
         if length is None:
+            if CHUNKED:
+                self.send_header("Transfer-Encoding", "chunked")
             self.send_header("Connection", "close")
             self.close_connection = True
         else:
@@ -108,7 +117,7 @@ class Handler(BaseHTTPRequestHandler):
         global old_stream
         self._head("text/event-stream")
         if where == "sse":
-            self.wfile.write(b"event: endpoint\ndata: /messages\n\n")
+            self.wfile.write(framed(b"event: endpoint\ndata: /messages\n\n"))
             old_stream = self.wfile
             flooding.wait()
         elif where != "get":
@@ -126,7 +135,7 @@ class Handler(BaseHTTPRequestHandler):
             if asks_for_flood(message):
                 flooding.set()
             elif "id" in message:
-                old_stream.write(b"data: " + reply(message) + b"\n\n")
+                old_stream.write(framed(b"data: " + reply(message) + b"\n\n"))
             return
         if "id" not in message:
             self._head("text/plain", 0)
@@ -139,7 +148,7 @@ class Handler(BaseHTTPRequestHandler):
             params = {"notifications": message["params"]["notifications"], "_meta": stamp}
             method = "notifications/subscriptions/acknowledged"
             first = {"jsonrpc": "2.0", "method": method, "params": params}
-            self.wfile.write(b"data: " + json.dumps(first).encode() + b"\n\n")
+            self.wfile.write(framed(b"data: " + json.dumps(first).encode() + b"\n\n"))
             pour(self.wfile.write)
         else:
             body = reply(message)

@@ -255,6 +255,23 @@ def test_an_approved_file_makes_security_settings_stricter_and_never_looser(plac
     assert config.enabled_servers == ("mine",)
 
 
+@pytest.mark.parametrize("theirs", [{"enabled": True}, {"calls": 9000, "time": "1h", "memory": "8GiB"}])
+def test_an_approved_file_does_not_raise_the_users_limits_of_scripts(
+    theirs: dict[str, Any], place: Place
+) -> None:
+    mine = {**MINE, "scripts": {"calls": 5, "time": "3s", "memory": "2MiB", "writes": "deny"}}
+    place.write({"scripts": theirs, "mcpServers": {"theirs": ENTRY}}, mine)
+    config = load(approval=approved)
+    scripts = config.scripts
+    refused = {warning.field for warning in config.warnings}
+    assert refused == {f"scripts.{name}" for name in theirs if name != "enabled"}
+    assert (scripts.calls, scripts.time, scripts.memory, scripts.writes) == (5, 3, 2 * 2**20, "deny")
+    place.write({"scripts": {"enabled": True, "calls": 3}, "mcpServers": {"theirs": ENTRY}}, mine)
+    assert load(approval=approved).scripts.calls == 3
+    place.write({"scripts": {"enabled": True, "calls": 300}, "mcpServers": {"theirs": ENTRY}})
+    assert load(approval=approved).scripts.calls == 300  # the user has set no limit
+
+
 def test_a_project_cannot_turn_on_what_the_user_turned_off(place: Place) -> None:
     mine = {**MINE, "enabled": False, "enabled_servers": ["mine"]}
     place.write({"enabled": True, "enabled_servers": ["theirs"], "mcpServers": {"theirs": ENTRY}}, mine)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,3 +56,14 @@ def test_events_do_not_depend_on_where_the_bytes_were_cut(
         stream = stream[cut:]
     events = _parse(*pieces, stream)
     assert [event.data.decode() for event in events] == texts
+
+
+def test_a_line_in_tiny_chunks_takes_no_more_memory_than_its_bytes() -> None:
+    parser = SseParser(2**20)
+    tracemalloc.start()
+    try:
+        for _ in range(2**17):
+            assert list(parser.feed(bytes(bytearray(b"xx")))) == []  # not one object
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

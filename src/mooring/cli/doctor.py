@@ -242,7 +242,8 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     status = next(one for one in host.status() if one.name == name)
     trouble = diagnose(server, status)
     if trouble is not None:
-        reason = status.error or "it did not connect in time"
+        reason = (status.error or "it did not connect in time").removeprefix(f"{name!r}: ")
+        reason = reason.removesuffix(f"; log in: `mooring login {name}`")  # as `next` says
         finding = f"{trouble.cause}: {reason}"
         yield Finding(level="error", server=name, finding=finding, next=trouble.next, code=trouble.cause)
     elif status.state == "connected":

@@ -19,6 +19,7 @@ from mooring.config.formats import DEFAULTS
 from mooring.config.models import ConfigSource, ConfigWarning, Conformance, HostConfig, ServerConfig, Withheld
 from mooring.config.references import references
 from mooring.config.secret_scan import masked
+from mooring.config.sections import ScriptSettings
 from mooring.core.redact import Redactor, secrets_in
 from mooring.core.text import clean
 from mooring.core.types import EMPTY
@@ -87,8 +88,12 @@ def combined(
         keep("roots", mine.roots)
     if "resource_uri_allowlist" in given:
         keep("resource_uri_allowlist", _schemes(mine, theirs))
-    if "scripts" in given and mine.scripts.writes == "deny":
-        keep("scripts", replace(theirs.scripts, writes="deny"))
+    if "scripts" in given:
+        changes["scripts"] = limited = _scripts(mine.scripts, theirs.scripts)
+        said = cast("Mapping[str, Any]", given["scripts"])
+        refused += (
+            f"scripts.{name}" for name in said if getattr(limited, name) != getattr(theirs.scripts, name)
+        )
     if "context" in given:
         said = "passthrough" in cast("Mapping[str, Any]", given["context"])
         passthrough = mine.context.passthrough and (theirs.context.passthrough or not said)
@@ -96,6 +101,17 @@ def combined(
         if theirs.context.passthrough and not passthrough:
             refused.append("context.passthrough")
     return HostConfig.holding({**vars(mine), **changes}), tuple(refused)
+
+
+def _scripts(mine: ScriptSettings, theirs: ScriptSettings) -> ScriptSettings:
+    """Return the project's settings within the limits that the user has set."""
+    usual = ScriptSettings()
+    limits = {
+        name: min(getattr(mine, name), getattr(theirs, name))
+        for name in ("time", "memory", "calls")
+        if getattr(mine, name) != getattr(usual, name)
+    }
+    return replace(theirs, **limits, writes="deny" if mine.writes == "deny" else theirs.writes)
 
 
 def _schemes(mine: HostConfig, theirs: HostConfig) -> tuple[str, ...]:

@@ -29,8 +29,7 @@ from mooring.lock.model import NO_MARKS, Lock, LockError, Pin
 if TYPE_CHECKING:
     from mooring.config import FoundFile
     from mooring.lock.cache import SnapshotCache
-    from mooring.lock.compare import Admission, Pinning
-    from mooring.lock.diff import Change
+    from mooring.lock.compare import Pinning
     from mooring.servers.active import Guard
 
 log = logger("mooring.lock.enforce")
@@ -181,8 +180,7 @@ class LockEnforcer:
             yield from (_hidden(name, kind, key, change) for kind, key, change in more)
 
     def is_pinned(self, tool: Tool) -> bool:
-        """Return whether a lock holds an approved definition of the tool. The private cache does not
-        count."""
+        """Return whether a lock holds an approved definition of the tool. The cache does not count."""
         return tool.remote_name in self.pinned(tool.server)
 
     def pinned(self, server: str) -> Collection[str]:
@@ -194,6 +192,11 @@ class LockEnforcer:
         if known is None or known[0] is not pin:
             known = self._pinned[server] = (pin, frozenset(one.remote_name for one in pin.snapshot.tools))
         return known[1]
+
+    def servers_with_resource(self, uri: str) -> list[str]:
+        """Return the servers for which the lock has this resource."""
+        pins = self._pins.items()  # a pin in the cache has no resources
+        return [name for name, pin in pins if pin and uri in (one.uri for one in pin.snapshot.resources)]
 
     def known(self, server: ServerConfig) -> CachedSnapshot | None:
         """Return the last known listing of a server before it connects, or None."""

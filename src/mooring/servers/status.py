@@ -298,7 +298,10 @@ class StateReporter:
         """Log why the server cannot be used and what to do about it."""
         name, reason = self.config.name, str(problem)
         known = ServerStatus(name=name, state=state, transport=self.config.transport, error=reason)
-        self._warn_once(f"server {name!r} is not available: {reason}", _advice(self.config, known))
+        advice = _advice(self.config, known)
+        plain = reason.removeprefix(f"{name!r}: ")
+        said = f"`mooring login {name}`" in plain  # the reason may already name the command
+        self._warn_once(f"server {name!r} is not available: {plain}", None if said else advice)
 
     def _warn_once(self, text: str, advice: str | None = None) -> None:
         """Log a warning once per cause; repeated failures of the same kind go to the debug log."""

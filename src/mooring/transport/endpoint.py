@@ -83,8 +83,8 @@ class SseParser:
         """Bytes in them."""
         self._max = max_event
         self._unsolicited = unsolicited
-        self._parts: list[bytes] = []
-        self._held = 0
+        self._held = bytearray()
+        """The beginning of a line. A list of tiny chunks would take many times their size."""
         self._after_cr = False
         self._reset()
 
@@ -106,10 +106,10 @@ class SseParser:
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             line = chunk[start:end]
-            if self._parts:
-                self._parts.append(line)
-                line = b"".join(self._parts)
-                self._parts, self._held = [], 0
+            if self._held:
+                self._held += line
+                line = bytes(self._held)
+                self._held.clear()
             start = end + 1
             if line:
                 self._take(line)
@@ -120,9 +120,8 @@ class SseParser:
                     yield event
         rest = chunk[start:]
         if rest:
-            self._parts.append(rest)
-            self._held += len(rest)
-            if self._held + self._size > self._max:
+            self._held += rest
+            if len(self._held) + self._size > self._max:
                 raise TooLarge
 
     def _take(self, line: bytes) -> None:
@@ -426,9 +425,9 @@ class HttpEndpoint:
         *,
         unsolicited: bool = False,
     ) -> AsyncIterator[SseEvent]:
-        """Yield the events of a stream as they arrive. Lines between events count toward the server's limit
-        of unsolicited messages. The event loop serves other tasks after each time slice. `unsolicited`: the
-        stream is not the response to a request.
+        """Yield the events of a stream as they arrive. Lines between events, and chunks that end no line,
+        count toward the server's limit of unsolicited messages. The event loop serves other tasks after each
+        time slice. `unsolicited`: the stream is not the response to a request.
 
         Raises:
             WireError: an event is too large, the stream cannot be decompressed, or the server floods.
@@ -437,18 +436,23 @@ class HttpEndpoint:
         try:
             async for chunk in body_chunks(response):
                 turn.begin()
+                unfinished = True
                 for piece in pieces(chunk):
                     for event in parser.feed(piece):
+                        unfinished = False
                         yield event
                         if turn.over():
                             await asyncio.sleep(0)
                             turn.begin()
                     if parser.lines:
+                        unfinished = False
                         charge(parser.overhead, parser.lines * LINE)
                         parser.lines = parser.overhead = 0
                     if turn.over():
                         await asyncio.sleep(0)
                         turn.begin()
+                if unfinished:  # A server may send each byte as a chunk of its own.
+                    charge(0, LINE)
         except TooLarge:
             raise self._too_large() from None
         except ValueError as problem:

@@ -303,15 +303,14 @@ class _RawChunks:
 
 async def _unpacked(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     unpack = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
-    async for chunk in response.content.iter_any():
+    async for chunk in _RawChunks(response):
         data = chunk
         while data:
             try:
                 piece = unpack.decompress(data, CHUNK)
             except zlib.error as damage:
                 raise ValueError(f"the compressed body is damaged ({damage})") from None
-            if piece:
-                yield piece
+            yield piece  # may be empty
             data = unpack.unconsumed_tail
 
 
@@ -322,13 +321,12 @@ async def whole_body(response: aiohttp.ClientResponse, limit: int) -> bytes:
         TooLargeBody: It has more than `limit` bytes.
         ValueError: see `body_chunks`.
     """
-    parts: list[bytes] = []
-    size = 0
+    body, count = bytearray(), 0
     async for chunk in body_chunks(response):
-        parts.append(chunk)
-        size += len(chunk)
-        if size > limit:
+        body += chunk  # a list of tiny chunks would take many times their size
+        count += 1
+        if len(body) > limit:
             raise TooLargeBody
-        if len(parts) % CHUNKS_PER_TURN == 0:
+        if count % CHUNKS_PER_TURN == 0:
             await asyncio.sleep(0)
-    return b"".join(parts)
+    return bytes(body)

@@ -11,9 +11,11 @@ from mooring.config.edit.target import EditTarget
 from mooring.config.edit.text import edited, put_entry
 from mooring.config.formats import read_shape
 from mooring.config.load import load
+from mooring.config.models import ServerConfig
 from mooring.config.programs.convert import Candidate, Move, candidates, installed, plan_import
 from mooring.config.programs.model import Machine, Program, Vault
 from mooring.config.programs.table import ANY, PROGRAMS, program
+from mooring.config.trust import approval_of, mark
 from mooring.errors import ConfigError
 
 __all__ = ["ImportSource", "import_sources", "imported_text", "planned_imports"]
@@ -84,9 +86,17 @@ def planned_imports(
     """
     found = [one for source in sources for one in source.found if not servers or one.name in servers]
     named = [file for file in files or () if file.expanduser().exists()]
-    present = {server.name: server for server in load(named or None).servers} if named or not files else {}
+    loaded = load(named or None).servers if named or not files else ()
+    present = {server.name: server for server in loaded if _counts(server, target)}
     taken = read_shape(target.data, own=False).servers
     return plan_import(found, present, tuple(taken), rename=rename, force=force)
+
+
+def _counts(server: ServerConfig, target: EditTarget) -> bool:
+    """Whether an import leaves out an equal server. It does not for one of an unapproved project file."""
+    if server.scope != "project" or server.file is None or server.file == str(target.path):
+        return True
+    return approval_of(server.file).servers.get(server.name) == mark(server)
 
 
 def imported_text(target: EditTarget, moves: Sequence[Move]) -> str:
