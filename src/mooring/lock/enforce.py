@@ -29,7 +29,8 @@ from mooring.lock.model import NO_MARKS, Lock, LockError, Pin
 if TYPE_CHECKING:
     from mooring.config import FoundFile
     from mooring.lock.cache import SnapshotCache
-    from mooring.lock.compare import Pinning
+    from mooring.lock.compare import Admission, Pinning
+    from mooring.lock.diff import Change
     from mooring.servers.active import Guard
 
 log = logger("mooring.lock.enforce")
