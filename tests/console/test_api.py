@@ -93,6 +93,19 @@ async def test_results_show_every_kind_of_content(opened: Any) -> None:
         assert (result["blocks"][3]["uri"], result["blocks"][4]["text"][-1]) == ("file:///a", "b")
 
 
+async def test_a_result_that_is_too_large_is_neither_sent_nor_kept(opened: Any) -> None:
+    async with FakeServer("shop") as shop:
+        shop.define({"name": "everything", "inputSchema": {"type": "object"}}, "x" * (6 * 2**20))
+        async with opened(shop.http()) as page:
+            await page.until(connected(1))
+            _, result = await called(page, "mcp_shop_everything")
+            assert result["error"]["kind"] == "TooLarge"
+            assert (
+                "18.0 MiB with its raw form; the console shows at most 16 MiB" in result["error"]["message"]
+            )
+            assert len(json.dumps(result)) < 1_000, "no part of it is left"
+
+
 async def test_a_call_shows_progress_and_can_be_cancelled_and_repeated(opened: Any) -> None:
     async with opened(lab_server(tools=["sleep", "echo"], progress=True)) as page:
         await page.until(connected(1))
@@ -106,6 +119,9 @@ async def test_a_call_shows_progress_and_can_be_cancelled_and_repeated(opened: A
         row = await page.until(ended(key))
         assert row["state"] == "cancelled"
         assert (await page.do("cancel", id=key))["cancelled"] is False
+        result = await page.do("result", id=key)
+        assert (result["state"], result["is_error"], result["error"]) == ("cancelled", False, None)
+        assert (result["blocks"], result["structured"], result["raw"]) == ([], None, None)
         first, _ = await called(page, "mcp_lab_echo", text="again")
         again = (await page.do("replay", id=first["id"]))["id"]
         assert (await page.until(ended(again)))["summary"] == "again"

@@ -277,6 +277,30 @@ async def test_a_console_that_ends_and_comes_back_is_said_and_nothing_is_lost(
         await page.shows("You are logged out", "main")
 
 
+async def test_a_tab_that_was_open_during_a_restart_works_after_a_login_in_another_tab(
+    browser: Chromium, config: Any, project: Path
+) -> None:
+    path = config(demo("clock"))
+    async with console(project, path) as running:
+        page = await browser.page()
+        await page.open(running.url)
+        await page.until("document.querySelector('.link.live') !== null")
+    await page.shows("Reconnecting", ".top")
+    # The tab does not look for the console before the login in the other one.
+    offline = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    await page.send("Network.emulateNetworkConditions", offline=True, **offline)
+    async with console(project, path, "--port", str(running.port)) as again:
+        other = await browser.page(beside=page)
+        await other.open(again.url)
+        await other.until("document.querySelector('.link.live') !== null")
+        await page.send("Page.bringToFront")
+        await page.send("Network.emulateNetworkConditions", offline=False, **offline)
+        await page.until("document.querySelector('.link.live') !== null")
+        await page.js("location.hash = '#/try/mcp_clock_now'")
+        await page.click("form button[type=submit]", "Call")
+        await page.until("document.querySelector('[aria-label=Result]')?.innerText.includes('Done')")
+
+
 async def test_the_store_ends_up_like_the_snapshot(browser: Chromium, config: Any, project: Path) -> None:
     """The rows that the page holds after hundreds of changes are those of a fresh snapshot."""
     async with console(project, config(demo("clock", "notes"))) as running:

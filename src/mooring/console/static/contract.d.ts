@@ -329,7 +329,7 @@ export interface ServerDetail {
   warnings: unknown[];
   hidden: unknown[];
   extensions: unknown;
-  diagnosis: unknown;
+  reason: string | null;
 }
 
 export interface EditAnswer {
