@@ -346,6 +346,15 @@ async def test_no_login_is_offered_where_none_is_possible(opened: Any) -> None:
             assert (status, said["error"]["next"]) == (409, "mooring doctor")
 
 
+async def test_a_server_that_needs_no_login_offers_none(opened: Any) -> None:
+    async with FakeServer("shop") as shop, opened(shop.http()) as page:
+        await page.until(connected(1))
+        row = await page.until(
+            lambda state: next((r for r in state["tables"]["servers"] if r["protocol"]), None)
+        )
+        assert row["login"] is False
+
+
 async def test_a_login_is_started_in_the_page_and_leaves_the_inbox_when_it_is_done(opened: Any) -> None:
     async with AuthLab(lab=HttpLab(era="modern")) as auth, opened(auth.config()) as page:
         row = await page.until(
@@ -361,6 +370,10 @@ async def test_a_login_is_started_in_the_page_and_leaves_the_inbox_when_it_is_do
         await page.until(lambda state: not state["tables"]["inbox"])
         access = next(iter(auth.tokens))
         assert access not in json.dumps(await page.get("state"))
+        row = await page.until(
+            lambda state: next((r for r in state["tables"]["servers"] if r["login"]), None)
+        )
+        assert row["state"] == "connected"
         again = await page.do("login", server="web")
         await page.do("answer", id=again["item"], action="cancel")
         await page.until(lambda state: not state["tables"]["inbox"])

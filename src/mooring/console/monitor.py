@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -147,9 +147,11 @@ class Monitor:
     def _facts(self, logins: Collection[str]) -> dict[str, dict[str, Any]]:
         load = runtime_of(self._host).servers.load()
         changes = {row["id"]: len(row["changes"]) for row in self._journal.rows("changes")}
+        connections = runtime_of(self._host).servers.connections
         found: dict[str, dict[str, Any]] = {}
         for server in self._host.config.servers:
             name, at = server.name, load.get(server.name)
+            connection = connections.get(name)
             found[name] = {
                 "hidden": self._catalog.hidden[name],
                 "tokens": self._catalog.tokens[name],
@@ -159,7 +161,7 @@ class Monitor:
                 "processes": 0 if at is None else at.processes,
                 "file": server.source.file,
                 "scope": server.source.scope,
-                "login": server.url is not None and not _has_authorization(server.headers) and name in logins,
+                "login": name in logins or (connection is not None and connection.logged_in),
                 "held": name in self._host.held,
                 "changes": changes.get(name, 0),
             }
@@ -220,10 +222,6 @@ class Monitor:
         finally:
             source.removeHandler(handler)
             servers.setLevel(before)
-
-
-def _has_authorization(headers: Mapping[str, str]) -> bool:
-    return any(name.lower() == "authorization" for name in headers)
 
 
 _STATES = ("connected", "pending", "failed", "needs-auth", "disabled")

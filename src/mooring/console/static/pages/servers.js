@@ -85,7 +85,7 @@ function make(context) {
         { class: "page-head" },
         h("h1", null, "Servers"),
         h("span", { class: "spacer" }),
-        h("a", { class: "button", href: "#/add" }, "Add a server"),
+        !store.limited && h("a", { class: "button", href: "#/add" }, "Add a server"),
       ),
       totals(context),
       warnings(context),
@@ -329,7 +329,7 @@ function nextStep(next) {
 }
 
 /** @param {Context} context @param {Server} row @param {Query<any>} query */
-function actions({ api }, row, query) {
+function actions({ api, store }, row, query) {
   const act = (/** @type {string} */ verb, /** @type {(value: any) => string | null} */ done) =>
     attempt(() => api.post(verb, { server: row.id }), done).then(() => query.forget());
   const off = row.state === "disabled";
@@ -350,6 +350,7 @@ function actions({ api }, row, query) {
     row.state === "connected" && button("Refresh", () => act("refresh", () => `Listed ${row.id} again.`)),
     row.held &&
       row.file &&
+      !store.limited &&
       button("Approve its file", () => propose(api, `Approve ${row.file}`, [{ op: "trust", file: row.file }])),
     button(
       off ? "Enable" : "Disable",
