@@ -498,9 +498,11 @@ def _defaults(
 
 
 def _json(value: Any) -> Any:
-    return json.loads(
-        json.dumps(value, default=lambda one: dict(one) if isinstance(one, Mapping) else str(one))
-    )
+    return json.loads(json.dumps(value, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else str(value)
 
 
 def _line(lines: Mapping[tuple[Any, ...], int], path: tuple[Any, ...]) -> int | None:

@@ -27,6 +27,7 @@ from mooring.core.text import line
 from mooring.core.value import replace
 from mooring.gateway.host_admin import lock_changes
 from mooring.host import Host, runtime_of
+from mooring.servers.connection import Connection
 
 __all__ = ["Monitor"]
 
@@ -151,7 +152,6 @@ class Monitor:
         found: dict[str, dict[str, Any]] = {}
         for server in self._host.config.servers:
             name, at = server.name, load.get(server.name)
-            connection = connections.get(name)
             found[name] = {
                 "hidden": self._catalog.hidden[name],
                 "tokens": self._catalog.tokens[name],
@@ -161,7 +161,7 @@ class Monitor:
                 "processes": 0 if at is None else at.processes,
                 "file": server.source.file,
                 "scope": server.source.scope,
-                "login": name in logins or (connection is not None and connection.logged_in),
+                "login": name in logins or _logged_in(connections.get(name)),
                 "held": name in self._host.held,
                 "changes": changes.get(name, 0),
             }
@@ -222,6 +222,12 @@ class Monitor:
         finally:
             source.removeHandler(handler)
             servers.setLevel(before)
+
+
+def _logged_in(connection: Connection | None) -> bool:
+    """Whether the user who runs the host has logged in to a server in a browser."""
+    access = None if connection is None else connection.supervisor.access
+    return access is not None and access.auth.type == "oauth" and access.grant is not None
 
 
 _STATES = ("connected", "pending", "failed", "needs-auth", "disabled")

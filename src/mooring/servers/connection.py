@@ -306,12 +306,6 @@ class Connection:
         access = self.supervisor.access
         return isinstance(self.supervisor.problem, AuthNeeded) and (access is None or access.hopeless)
 
-    @property
-    def logged_in(self) -> bool:
-        """Whether the user who runs the host has logged in to this server in a browser."""
-        access = self.supervisor.access
-        return access is not None and access.auth.type == "oauth" and access.grant is not None
-
     async def login(self, redirect_uri: str | None = None) -> Login:
         """Return a login that waits for the user.
 
