@@ -118,7 +118,7 @@ async def test_a_gateway_with_tokens_asks_for_one_and_shows_its_clients(
             await page.shows("It is not shown again", "dialog")
             secret = await page.text("dialog .command code")
             await page.click("dialog button", "Done")
-            await page.shows("ci", "main")
+            await page.until("document.querySelector('[aria-label=\"Revoke ci\"]') !== null")
             assert secret not in await page.text("body")
             await settle(page)
             await pictures(browser, page, "gateway")
