@@ -94,7 +94,7 @@ def watched(tmp_path, environment) -> Iterator[Callable[..., Watched]]:
 def test_the_view_shows_each_server_its_state_and_its_round_trips(watched, mixed_config) -> None:
     view = watched("--config", mixed_config, "--every", "0.2")
     shown = view.until(r"notes .*fresh.* ms .*[▁▂▃▄▅▆▇█]{3}")
-    assert re.search(r"2 of 4 servers connected", view.until("2 of 4"))
+    assert re.search(r"2 of 3 servers connected", view.until("2 of 3"))
     assert "✗ broken" in shown
     assert "- spare" in shown
     assert "q quit" in shown
@@ -132,7 +132,7 @@ def test_reconnecting_starts_the_server_again(watched, config, lab) -> None:
 @pytest.mark.parametrize("how", ["q", "ctrl-c", "sigterm"])
 def test_the_terminal_is_left_as_it_was_found(watched, mixed_config, how: str) -> None:
     view = watched("--config", mixed_config)
-    view.until("of 4 servers")
+    view.until("of 3 servers")
     if how == "q":
         view.type("q")
     else:
@@ -209,6 +209,13 @@ def test_the_selected_server_is_always_in_sight() -> None:
         assert any(text.startswith(f"> ✓ s{selected:02}") for text, _ in shown)
 
 
+def test_servers_that_are_off_and_tools_of_mooring_do_not_count_as_in_the_console() -> None:
+    servers = [status("a"), status("b", state="disabled")]
+    tools = {"a": ["mcp_a_x", "mcp_a_y"], "mooring": ["read_mcp_resource"]}
+    shown = frame(WatchBoard(), servers, tools, width=80, height=24, now=0.0)
+    assert shown[0][0].endswith("1 of 1 server connected, 2 tools")
+
+
 def test_round_trips_are_bars_and_missing_answers_crosses() -> None:
     assert spark([0.0, 0.5, 1.0, None]) == "▁▄█×"
     assert spark([]) == ""
@@ -256,7 +263,7 @@ def test_in_tmux_the_view_is_drawn_resized_and_left_without_a_trace(
         tmux("send-keys", "-t", "0", "PS1='ready> '; clear", "Enter")
         until("^ready>")
         tmux("send-keys", "-t", "0", f"{sys.executable} -m mooring watch --config {mixed_config}", "Enter")
-        shown = until("2 of 4 servers connected")
+        shown = until("2 of 3 servers connected")
         assert "✗ broken" in shown
         tmux("resize-window", "-t", "0", "-x", "50", "-y", "12")
         until(r"(?m)^─{50}$")

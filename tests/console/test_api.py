@@ -93,6 +93,19 @@ async def test_results_show_every_kind_of_content(opened: Any) -> None:
         assert (result["blocks"][3]["uri"], result["blocks"][4]["text"][-1]) == ("file:///a", "b")
 
 
+async def test_a_result_that_is_too_large_is_neither_sent_nor_kept(opened: Any) -> None:
+    async with FakeServer("shop") as shop:
+        shop.define({"name": "everything", "inputSchema": {"type": "object"}}, "x" * (6 * 2**20))
+        async with opened(shop.http()) as page:
+            await page.until(connected(1))
+            _, result = await called(page, "mcp_shop_everything")
+            assert result["error"]["kind"] == "TooLarge"
+            assert (
+                "18.0 MiB with its raw form; the console shows at most 16 MiB" in result["error"]["message"]
+            )
+            assert len(json.dumps(result)) < 1_000, "no part of it is left"
+
+
 async def test_a_call_shows_progress_and_can_be_cancelled_and_repeated(opened: Any) -> None:
     async with opened(lab_server(tools=["sleep", "echo"], progress=True)) as page:
         await page.until(connected(1))
@@ -106,6 +119,9 @@ async def test_a_call_shows_progress_and_can_be_cancelled_and_repeated(opened: A
         row = await page.until(ended(key))
         assert row["state"] == "cancelled"
         assert (await page.do("cancel", id=key))["cancelled"] is False
+        result = await page.do("result", id=key)
+        assert (result["state"], result["is_error"], result["error"]) == ("cancelled", False, None)
+        assert (result["blocks"], result["structured"], result["raw"]) == ([], None, None)
         first, _ = await called(page, "mcp_lab_echo", text="again")
         again = (await page.do("replay", id=first["id"]))["id"]
         assert (await page.until(ended(again)))["summary"] == "again"
@@ -330,6 +346,15 @@ async def test_no_login_is_offered_where_none_is_possible(opened: Any) -> None:
             assert (status, said["error"]["next"]) == (409, "mooring doctor")
 
 
+async def test_a_server_that_needs_no_login_offers_none(opened: Any) -> None:
+    async with FakeServer("shop") as shop, opened(shop.http()) as page:
+        await page.until(connected(1))
+        row = await page.until(
+            lambda state: next((r for r in state["tables"]["servers"] if r["protocol"]), None)
+        )
+        assert row["login"] is False
+
+
 async def test_a_login_is_started_in_the_page_and_leaves_the_inbox_when_it_is_done(opened: Any) -> None:
     async with AuthLab(lab=HttpLab(era="modern")) as auth, opened(auth.config()) as page:
         row = await page.until(
@@ -345,6 +370,10 @@ async def test_a_login_is_started_in_the_page_and_leaves_the_inbox_when_it_is_do
         await page.until(lambda state: not state["tables"]["inbox"])
         access = next(iter(auth.tokens))
         assert access not in json.dumps(await page.get("state"))
+        row = await page.until(
+            lambda state: next((r for r in state["tables"]["servers"] if r["login"]), None)
+        )
+        assert row["state"] == "connected"
         again = await page.do("login", server="web")
         await page.do("answer", id=again["item"], action="cancel")
         await page.until(lambda state: not state["tables"]["inbox"])

@@ -163,11 +163,35 @@ async def test_settings_name_the_file_and_the_line_of_each_value(opened: Any, tm
         assert rows["servers", "lab", "command"]["line"] == 4
         assert rows["servers", "lab", "env", "LAB_TOKEN"]["value"] == "${LAB_TOKEN:-none}"
         assert rows["servers", "lab", "env", "API_KEY"]["value"].endswith("***")
-        assert all(row["effective"] and row["file"] == str(file) for row in rows.values())
+        given = [row for row in said["rows"] if row["line"] is not None]
+        assert len(given) >= 5
+        assert all(row["effective"] and row["file"] == str(file) for row in given)
         await write(page, {"op": "set", "path": ["servers", "lab", "call_timeout"], "value": 12})
         assert "call_timeout: 12" in file.read_text()
         await write(page, {"op": "unset", "path": ["servers", "lab", "call_timeout"]})
         assert "call_timeout" not in file.read_text()
+
+
+async def test_settings_that_no_file_changes_are_listed_with_their_defaults(
+    opened: Any, tmp_path: Path
+) -> None:
+    file = written(tmp_path)
+    async with opened(config=file) as page:
+        rows = {tuple(row["path"]): row for row in (await page.do("settings"))["rows"]}
+        assert (rows["style",]["file"], rows["style",]["default"]) == (str(file), "mcp")
+        nowhere = {"file": None, "line": None, "scope": None, "effective": True}
+        assert rows["discovery",] == {
+            "path": ["discovery"],
+            "value": "auto",
+            "default": "auto",
+            **nowhere,
+        }
+        assert rows["scripts", "enabled"].items() >= nowhere.items()
+        assert rows["call_timeout",].items() >= nowhere.items()
+        await write(page, {"op": "set", "path": ["discovery"], "value": "never"})
+        rows = {tuple(row["path"]): row for row in (await page.do("settings"))["rows"]}
+        changed = rows["discovery",]
+        assert (changed["value"], changed["default"], changed["file"]) == ("never", "auto", str(file))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from mooring.cli.progress import SYMBOLS, summary
 from mooring.console.journal import Journal
 from mooring.console.state import LIMITS, ConsoleState, Level, event_text
 from mooring.core.events import Event
+from mooring.core.names import OWNER
 from mooring.core.text import clean_line
 from mooring.core.types import ServerStatus
 
@@ -79,9 +80,11 @@ def frame(
     """
     board.state.set_servers(servers, {}, now)
     board.selected = max(0, min(board.selected, len(servers) - 1))
-    up = sum(status.state == "connected" for status in servers)
-    count = sum(len(names) for names in tools.values())
-    head = f"mooring  {up} of {plural(len(servers), 'server')} connected, {plural(count, 'tool')}"
+    # As on the page of the console: servers that are turned off and tools of mooring itself do not count.
+    active = [status for status in servers if status.state != "disabled"]
+    up = sum(status.state == "connected" for status in active)
+    count = sum(len(names) for server, names in tools.items() if server != OWNER)
+    head = f"mooring  {up} of {plural(len(active), 'server')} connected, {plural(count, 'tool')}"
     room = max(height - 4, 2)
     listed = max(min(len(servers), room - min(8, room // 2)), 1)
     rows = _servers(board, servers, width, now)

@@ -142,7 +142,10 @@ class Access:
         """
         check_single(request.raw_headers)
         if self._authenticator is None:
-            check_host(request.host, local=True, allowed=())
+            try:
+                check_host(request.host, local=True, allowed=())
+            except Denied as denied:  # its advice is for a gateway
+                raise Denied(denied.status, "this Host is not allowed; use 127.0.0.1 or localhost") from None
         origin = request.headers.get("Origin")
         if origin is not None and not _same(origin, request.host):
             raise Denied(403, "this Origin is not the origin of the console")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -16,13 +16,15 @@ from mooring.config.documents import parse_document
 from mooring.config.edit.lines import value_lines
 from mooring.config.edit.target import EditTarget, diff_lines, find_entry, open_found, open_target
 from mooring.config.edit.text import Drop, Put, canonical_entry, edited, find, put_entry, switch
-from mooring.config.formats import server_fields
+from mooring.config.formats import DEFAULTS, server_fields
 from mooring.config.load import from_document
 from mooring.config.logs import logger
+from mooring.config.models import HostConfig, ServerConfig
 from mooring.config.programs.convert import Move
 from mooring.config.programs.importing import import_sources, imported_text, planned_imports
 from mooring.config.secret_scan import masked
 from mooring.config.trust_review import approve_entries, read_content
+from mooring.config.validate import Settings
 from mooring.console.access import Visitor
 from mooring.console.verbs import Body
 from mooring.console.web import Verb, VerbRefused
@@ -37,6 +39,8 @@ log = logger("mooring.console")
 MOST_EDITS = 200
 MOST_TOOLS = 6_000
 DEEPEST = 12
+_NO_SETTINGS = {"servers", "warnings", "project_policy", "withheld"}
+"""Fields of the configuration that no file sets by this name."""
 MOST_ROWS = 20_000
 SWITCHES = ("server-enable", "server-disable", "tool-enable", "tool-disable", "tool-policy")
 """Edits that start no other program: those that a principal of a gateway may make."""
@@ -387,7 +391,7 @@ class Files:
         for row in rows:
             subject = _subject(row["path"])
             row["effective"] = last[subject] == row["file"] and subject[-1] not in held
-        return {"files": files, "rows": rows[:MOST_ROWS]}
+        return {"files": files, "rows": _with_defaults(rows[:MOST_ROWS], self._host.config)}
 
     async def programs(self, given: Mapping[str, Any], _: Visitor) -> Any:
         return {"programs": await asyncio.to_thread(self._programs)}
@@ -463,6 +467,42 @@ def _leaves(value: Any, path: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], An
         pairs = cast("Mapping[str, Any]", value).items()
         return [leaf for key, item in pairs for leaf in _leaves(item, (*path, key))]
     return [(path, value)] if path else []
+
+
+def _with_defaults(rows: list[dict[str, Any]], config: HostConfig) -> list[dict[str, Any]]:
+    """Add the default of each setting of the host, and rows for the settings that no file changes."""
+    defaults = dict(_defaults(HostConfig(), config, ()))
+    of_servers = ServerConfig.field_defaults()
+    defaults |= {(name,): (_json(of_servers[name]), True) for name in sorted(DEFAULTS)}
+    for row in rows:
+        row["default"] = defaults.get(tuple(row["path"]), (None, False))[0]
+    known = {tuple(row["path"]) for row in rows}
+    nowhere = {"line": None, "file": None, "scope": None, "effective": True}
+    return rows + [
+        {"path": list(path), "value": value, "default": value, **nowhere}
+        for path, (value, used) in defaults.items()
+        if used and not any(one[: len(path)] == path for one in known)
+    ]
+
+
+def _defaults(
+    given: Settings, effective: Any, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], tuple[Any, bool]]]:
+    """Yield the default of each setting, and whether the effective value is the default."""
+    for name in sorted(given.field_names() - _NO_SETTINGS):
+        value, used = getattr(given, name), getattr(effective, name, None)
+        if isinstance(value, Settings):
+            yield from _defaults(value, used, (*path, name))
+        else:
+            yield (*path, name), (_json(value), value == used)
+
+
+def _json(value: Any) -> Any:
+    return json.loads(json.dumps(value, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else str(value)
 
 
 def _line(lines: Mapping[tuple[Any, ...], int], path: tuple[Any, ...]) -> int | None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -27,6 +27,7 @@ from mooring.core.text import line
 from mooring.core.value import replace
 from mooring.gateway.host_admin import lock_changes
 from mooring.host import Host, runtime_of
+from mooring.servers.connection import Connection
 
 __all__ = ["Monitor"]
 
@@ -147,6 +148,7 @@ class Monitor:
     def _facts(self, logins: Collection[str]) -> dict[str, dict[str, Any]]:
         load = runtime_of(self._host).servers.load()
         changes = {row["id"]: len(row["changes"]) for row in self._journal.rows("changes")}
+        connections = runtime_of(self._host).servers.connections
         found: dict[str, dict[str, Any]] = {}
         for server in self._host.config.servers:
             name, at = server.name, load.get(server.name)
@@ -159,7 +161,7 @@ class Monitor:
                 "processes": 0 if at is None else at.processes,
                 "file": server.source.file,
                 "scope": server.source.scope,
-                "login": server.url is not None and not _has_authorization(server.headers) and name in logins,
+                "login": name in logins or _logged_in(connections.get(name)),
                 "held": name in self._host.held,
                 "changes": changes.get(name, 0),
             }
@@ -222,8 +224,10 @@ class Monitor:
             servers.setLevel(before)
 
 
-def _has_authorization(headers: Mapping[str, str]) -> bool:
-    return any(name.lower() == "authorization" for name in headers)
+def _logged_in(connection: Connection | None) -> bool:
+    """Whether the user who runs the host has logged in to a server in a browser."""
+    access = None if connection is None else connection.supervisor.access
+    return access is not None and access.auth.type == "oauth" and access.grant is not None
 
 
 _STATES = ("connected", "pending", "failed", "needs-auth", "disabled")

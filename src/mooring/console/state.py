@@ -343,8 +343,8 @@ def next_step(status: ServerStatus) -> str | None:
 
 
 def can_log_in(status: ServerStatus) -> bool:
-    """Whether a login is possible: the reason of a server that needs one names the command."""
-    return status.state != "needs-auth" or "`mooring login " in (status.error or "")
+    """Whether a server needs a login that is possible: then its reason names the command."""
+    return status.state == "needs-auth" and "`mooring login " in (status.error or "")
 
 
 def event_text(event: Event) -> tuple[str, Level] | None:

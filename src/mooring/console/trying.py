@@ -141,14 +141,13 @@ class Tries:
                 made.tool, made.arguments, timeout=timeout, on_progress=progressed, budget=0
             )
         except asyncio.CancelledError:
-            made.document = {"state": "cancelled"}
+            made.document = _ended(None, "")
             self._change(made.key, state="cancelled", ms=_ms(started), summary="cancelled")
             raise
         except Exception as problem:
             log.exception("call of the console failed: tool=%s", line(made.tool, 80))
             text = self._host.redact(str(problem))
-            about = {"kind": type(problem).__name__, "message": text, "next": None}
-            made.document = {"is_error": True, "text": text, "blocks": [], "error": about}
+            made.document = _ended(type(problem).__name__, text)
             self._change(made.key, state="error", ms=_ms(started), summary=line(text, SUMMARY))
             return
         self._keep(made, result)
@@ -170,9 +169,15 @@ class Tries:
         made.result, made.document = result, self._document(result)
         made.size = len(encoded(made.document))
         if made.size > LARGEST:
-            text = f"The result has {made.size >> 20} MiB; the console shows at most {LARGEST >> 20} MiB."
-            about = {"kind": "TooLarge", "message": text, "next": f"mooring call {made.tool}"}
-            made.document = {**made.document, "blocks": [], "structured": None, "raw": None, "error": about}
+            text = (
+                f"The result takes {made.size / 2**20:.1f} MiB with its raw form; the console shows at most "
+                f"{LARGEST >> 20} MiB."
+            )
+            made.document = {
+                **_ended("TooLarge", text, f"mooring call {made.tool}"),
+                "is_error": result.is_error,
+                "handle": result.handle,
+            }
             made.result, made.size = None, 0
         self._bytes += made.size
         self._forget()
@@ -276,6 +281,19 @@ def block_document(block: Block) -> dict[str, Any]:
         "title": raw.get("title"),
     }
     return {key: value for key, value in found.items() if isinstance(value, str)}
+
+
+def _ended(kind: str | None, text: str, command: str | None = None) -> dict[str, Any]:
+    """Return the document of a call without a result; `kind` of its error is None if it was cancelled."""
+    return {
+        "is_error": kind is not None,
+        "text": text,
+        "blocks": [],
+        "structured": None,
+        "raw": None,
+        "error": None if kind is None else {"kind": kind, "message": text, "next": command},
+        "handle": None,
+    }
 
 
 def _fields(one: Any, names: tuple[str, ...]) -> dict[str, Any]:

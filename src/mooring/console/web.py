@@ -170,9 +170,14 @@ class ConsoleRoutes:
         return _redirect(f"{request.base}{PREFIX}/", {"Set-Cookie": stored})
 
     def _refused_page(self, request: WebRequest) -> Response:
+        why = (
+            ""
+            if "token" not in request.query
+            else "This address was used before, or is older than 10 minutes. "
+        )
         text = (
-            "This address was used before, or is older than 10 minutes. Press Enter in the terminal where "
-            "the console runs, or start it again, and open the new address."
+            f"{why}Press Enter in the terminal where the console runs, or start it again, and open the new "
+            "address. It works once."
         )
         if self._access.needs_token:
             text = "This console needs a token of the gateway with the scope admin."
@@ -210,7 +215,12 @@ class ConsoleRoutes:
     async def _api(self, request: WebRequest, name: str) -> Response | None:
         visitor = await self._access.visitor(request)
         if visitor is None:
-            raise Denied(401, "not logged in; open the address that `mooring console` prints")
+            how = (
+                "a token with the scope admin"
+                if self._access.needs_token
+                else "the address that mooring prints"
+            )
+            raise Denied(401, f"not logged in; use {how}")
         request.principal = visitor.principal
         request.route = f"{PREFIX}/api/{name}" if name in self._verbs else f"{PREFIX}/api"
         if request.method == "GET":

@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from mooring.demo import command
+
 BOUND = 60.0
 
 
@@ -77,6 +79,6 @@ async def console(
 
 def demo(*names: str, **settings: Any) -> dict[str, Any]:
     """A configuration with bundled servers."""
-    servers = Path(__file__).parents[3] / "src" / "mooring" / "demo" / "servers"
-    found = {name: {"command": sys.executable, "args": [str(servers / f"{name}.py")]} for name in names}
+    commands = {name: command(name) for name in names}
+    found = {name: {"command": words[0], "args": list(words[1:])} for name, words in commands.items()}
     return {"mcpServers": found, **settings}

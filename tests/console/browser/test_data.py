@@ -197,6 +197,23 @@ async def test_servers_of_another_program_are_imported(
         assert page.problems == []
 
 
+@pytest.mark.parametrize("width", [400, 1000])
+async def test_a_change_is_shown_and_written_on_a_narrow_screen(
+    browser: Chromium, project: Path, width: int
+) -> None:
+    async with console(project) as here:
+        page = await opened(browser, here.url)
+        await page.look(width=width, height=800)
+        await page.click("button", "Add the demo servers")
+        await page.shows("notes", "dialog .diff")
+        box = await page.js("document.querySelector('dialog').getBoundingClientRect().toJSON()")
+        assert 0 <= box["left"] < box["right"] <= width
+        assert 200 < box["height"] <= 800
+        await page.click("dialog button", "Write the file")
+        await page.shows("connected", ".grid-row")
+        assert page.problems == []
+
+
 async def test_a_setting_is_changed_as_a_diff_that_says_what_is_wrong(
     browser: Chromium, config: Any, project: Path
 ) -> None:

@@ -18,7 +18,7 @@ from tests.console.browser.chromium import Chromium
 from tests.console.browser.pictures import pictures
 from tests.console.browser.running import demo
 from tests.console.browser.test_journey import terminal
-from tests.console.browser.test_pages import settle, too_wide
+from tests.console.browser.test_pages import post, settle, show, too_wide
 
 pytestmark = [pytest.mark.anyio, pytest.mark.reference, pytest.mark.timeout(240)]
 
@@ -110,6 +110,7 @@ async def test_a_gateway_with_tokens_asks_for_one_and_shows_its_clients(
             await page.js("location.hash = '#/gateway'")
             await page.shows("token:agent", "main")
             await page.shows("reading", "main")
+            assert "\nall\n" in await page.text("[aria-label=Profiles]")
             await page.click("button", "Create a token")
             await page.fill("#token-name", "ci")
             await page.fill("#token-profiles", "reading")
@@ -117,7 +118,7 @@ async def test_a_gateway_with_tokens_asks_for_one_and_shows_its_clients(
             await page.shows("It is not shown again", "dialog")
             secret = await page.text("dialog .command code")
             await page.click("dialog button", "Done")
-            await page.shows("ci", "main")
+            await page.until("document.querySelector('[aria-label=\"Revoke ci\"]') !== null")
             assert secret not in await page.text("body")
             await settle(page)
             await pictures(browser, page, "gateway")
@@ -134,10 +135,20 @@ async def test_a_gateway_with_tokens_asks_for_one_and_shows_its_clients(
             ) as response:
                 assert response.status == 401
         # A token becomes no right to start programs on this machine.
-        await page.js("location.hash = '#/add'")
-        await page.click("button", "Add the demo servers")
-        await page.until("document.querySelector('dialog .callout.bad') !== null")
+        said = await post(page, "edit", edits=[{"op": "demo"}])
+        assert "not allowed at a gateway" in said["error"]["message"]
         assert "403" in " ".join(page.problems)
+        # The page does not offer what is refused.
+        await show(page, "add")
+        await page.shows("are added on its machine", "main")
+        assert await page.js("[...document.querySelectorAll('main form, main .choices')].length") == 0
+        await show(page, "servers")
+        assert "Add a server" not in await page.text()
+        await show(page, "settings")
+        assert "Add a setting" not in await page.text()
+        await page.click(".grid-row", "reading.servers")
+        await page.shows("changed in the file on its machine", ".split-detail")
+        assert await page.js("document.querySelector('#setting-value')") is None
         # Its revocation ends the session of the browser.
         await terminal(project, "--config", str(path), "token", "revoke", "ana")
         await page.shows("You are logged out", "main")

@@ -6,14 +6,13 @@ import asyncio
 import json
 import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from mooring import Host
 from mooring.testing import FakeServer, Replay
-from tests.console.browser.chromium import Chromium, Failed, Page
+from tests.console.browser.chromium import Chromium, Page
 from tests.console.browser.running import console
 
 pytestmark = [pytest.mark.anyio, pytest.mark.reference, pytest.mark.timeout(300)]
@@ -87,16 +86,6 @@ async def begin(page: Page, shop: FakeServer) -> None:
     assert page.problems == []
 
 
-async def open_row(page: Page, row: str, detail: str) -> None:
-    """Click a row until its details are shown: an update of the table may come between press and release."""
-    for _ in range(5):
-        await page.click(".grid-row", row)
-        with suppress(Failed):
-            await page.shows(detail, ".split-detail", bound=5)
-            return
-    await page.shows(detail, ".split-detail")
-
-
 async def go_on(page: Page, downloads: Path) -> Path:
     """Approve, answer, export; the file of the recording."""
     await page.shows("1", ".nav a[href='#/changes'] .badge")
@@ -125,7 +114,8 @@ async def go_on(page: Page, downloads: Path) -> Path:
     await page.click("button[type=submit]", "Call")
     await page.shows("9.5 EUR", "[aria-label=Result]")
     await page.js("location.hash = '#/activity?q=price'")
-    await open_row(page, "price", "rope")
+    await page.click(".grid-row", "price")
+    await page.shows("rope", ".split-detail")
     await page.click(".split-detail button", "Export")
     async with asyncio.timeout(30):
         while not (files := [one for one in downloads.iterdir() if one.suffix == ".jsonl"]):

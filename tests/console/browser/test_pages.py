@@ -246,6 +246,29 @@ async def test_the_keyboard_is_enough(browser: Chromium, config: Any, project: P
         assert page.problems == []
 
 
+async def test_a_click_opens_the_row_on_which_it_began_if_rows_arrive_meanwhile(
+    browser: Chromium, config: Any, project: Path
+) -> None:
+    async with console(project, config(demo("clock"))) as running:
+        page = await browser.page()
+        await page.open(running.url)
+        await page.until(
+            "fetch('api/state').then((r) => r.json()).then((s) => s.values.totals.connected === 1)"
+        )
+        await show(page, "activity")
+        await post(page, "call", tool="mcp_clock_now", arguments={})
+        row = await page.until(
+            "(() => { const e = document.querySelector('.grid-row'); const b = e?.getBoundingClientRect();"
+            " return e && {id: e.dataset.id, x: b.x + b.width / 2, y: b.y + b.height / 2}; })()"
+        )
+        mouse = {"x": row["x"], "y": row["y"], "button": "left", "clickCount": 1}
+        await page.send("Input.dispatchMouseEvent", type="mousePressed", **mouse)
+        await post(page, "call", tool="mcp_clock_now", arguments={})
+        await page.until("document.querySelectorAll('.grid-row').length === 2")
+        await page.send("Input.dispatchMouseEvent", type="mouseReleased", **mouse)
+        await page.until(f"location.hash === '#/activity/{row['id']}'")
+
+
 async def test_a_console_that_ends_and_comes_back_is_said_and_nothing_is_lost(
     browser: Chromium, config: Any, project: Path
 ) -> None:
@@ -275,6 +298,30 @@ async def test_a_console_that_ends_and_comes_back_is_said_and_nothing_is_lost(
     # Another process at the same address does not know the cookie of the first one.
     async with console(project, path, "--port", str(port)):
         await page.shows("You are logged out", "main")
+
+
+async def test_a_tab_that_was_open_during_a_restart_works_after_a_login_in_another_tab(
+    browser: Chromium, config: Any, project: Path
+) -> None:
+    path = config(demo("clock"))
+    async with console(project, path) as running:
+        page = await browser.page()
+        await page.open(running.url)
+        await page.until("document.querySelector('.link.live') !== null")
+    await page.shows("Reconnecting", ".top")
+    # The tab does not look for the console before the login in the other one.
+    offline = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    await page.send("Network.emulateNetworkConditions", offline=True, **offline)
+    async with console(project, path, "--port", str(running.port)) as again:
+        other = await browser.page(beside=page)
+        await other.open(again.url)
+        await other.until("document.querySelector('.link.live') !== null")
+        await page.send("Page.bringToFront")
+        await page.send("Network.emulateNetworkConditions", offline=False, **offline)
+        await page.until("document.querySelector('.link.live') !== null")
+        await page.js("location.hash = '#/try/mcp_clock_now'")
+        await page.click("form button[type=submit]", "Call")
+        await page.until("document.querySelector('[aria-label=Result]')?.innerText.includes('Done')")
 
 
 async def test_the_store_ends_up_like_the_snapshot(browser: Chromium, config: Any, project: Path) -> None:

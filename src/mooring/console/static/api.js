@@ -103,7 +103,10 @@ export class Stream {
       this.changed();
     });
     source.addEventListener("reset", (event) => {
+      const before = this.store.epoch;
       this.store.reset(JSON.parse(event.data));
+      // Another process: its session has another value for the CSRF header.
+      if (this.store.epoch !== before) this.api.open().catch(() => undefined);
       this.changed();
     });
     source.onerror = () => {

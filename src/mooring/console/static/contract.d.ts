@@ -162,7 +162,7 @@ export interface Profile {
   tools: number;
   tokens: number;
   discovery: string | boolean | null;
-  servers: string[] | null;
+  servers: string[];
   allow: string[] | null;
   deny: string[] | null;
   scopes: string[] | null;
@@ -329,7 +329,7 @@ export interface ServerDetail {
   warnings: unknown[];
   hidden: unknown[];
   extensions: unknown;
-  diagnosis: unknown;
+  reason: string | null;
 }
 
 export interface EditAnswer {

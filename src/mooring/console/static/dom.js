@@ -1,4 +1,5 @@
-// Elements from descriptions, updated in place. All text becomes text nodes: no function here parses HTML.
+// Elements from descriptions, updated in place. All text becomes text nodes: no function here parses HTML. Characters
+// that change the order of others are made visible.
 
 /**
  * @typedef {{ node: Node, update(props: any): void, dispose?(): void }} Hosted
@@ -11,10 +12,13 @@
  *   css?: Record<string, string>, prop?: Record<string, any>, ref?: (node: any) => void }} Props
  */
 
+import { ordered } from "./format.js";
+
 const SVG = "http://www.w3.org/2000/svg";
 const SVG_TAGS = new Set(["svg", "path", "circle", "rect", "line", "polyline", "g", "title_"]);
 const URL_ATTRIBUTES = new Set(["href", "src"]);
 const FORBIDDEN = new Set(["style", "srcdoc", "innerhtml", "outerhtml", "formaction", "action", "xlink:href"]);
+const READ_ATTRIBUTES = new Set(["title", "aria-label", "placeholder"]);
 const SPECIAL = new Set(["key", "on", "css", "prop", "ref"]);
 
 /**
@@ -46,7 +50,7 @@ function flatten(children, into) {
     if (child === null || child === undefined || typeof child === "boolean") continue;
     if (Array.isArray(child)) flatten(child, into);
     else if (typeof child === "object") into.push(child);
-    else into.push({ kind: "text", text: String(child) });
+    else into.push({ kind: "text", text: ordered(String(child)) });
   }
   return into;
 }
@@ -167,7 +171,7 @@ function setAttribute(element, name, value) {
   if (value === null || value === undefined || value === false) return element.removeAttribute(name);
   const text = value === true ? "" : String(value);
   if (URL_ATTRIBUTES.has(lower) && !safeAddress(text)) return element.removeAttribute(name);
-  element.setAttribute(name, text);
+  element.setAttribute(name, READ_ATTRIBUTES.has(lower) ? ordered(text) : text);
 }
 
 /**

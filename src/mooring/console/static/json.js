@@ -1,7 +1,6 @@
 // A value of JSON as a tree that opens part by part, or as indented text.
 
 import { h, host, render } from "./dom.js";
-import { ordered } from "./format.js";
 
 const PAGE = 100;
 const LONG = 400;
@@ -81,9 +80,7 @@ function branch(value, path, depth, opened, draw) {
           h(
             "li",
             { key: name },
-            list
-              ? h("span", { class: "json-index" }, name)
-              : h("span", { class: "json-key", dir: "auto" }, ordered(name)),
+            list ? h("span", { class: "json-index" }, name) : h("span", { class: "json-key", dir: "auto" }, name),
             h("span", { class: "json-mark" }, ": "),
             branch(item, `${path}/${name}`, depth + 1, opened, draw),
           ),
@@ -114,7 +111,7 @@ function leaf(value, path, opened, draw) {
   return h(
     "span",
     null,
-    h("span", { class: "json-string", dir: "auto" }, ordered(JSON.stringify(whole ? value : value.slice(0, LONG)))),
+    h("span", { class: "json-string", dir: "auto" }, JSON.stringify(whole ? value : value.slice(0, LONG))),
     !whole &&
       h(
         "button",

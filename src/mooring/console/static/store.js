@@ -31,6 +31,11 @@ export class Store {
     return Date.now() / 1000 + this.ahead;
   }
 
+  /** Whether the page may only turn servers and tools on and off and set policies: at a gateway with tokens. */
+  get limited() {
+    return this.values.gateway != null && !this.values.gateway.open;
+  }
+
   /** @param {Snapshot} snapshot */
   reset(snapshot) {
     this.epoch = snapshot.epoch;

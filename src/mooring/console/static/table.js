@@ -46,9 +46,13 @@ class Grid {
     this.rows = [];
     /** @type {Map<string, number>} */
     this.places = new Map();
+    /** @type {string | undefined} */
+    this.pressed = undefined;
     this.paint = batched(() => this.draw());
     this.node.addEventListener("scroll", this.paint, { passive: true });
     this.node.addEventListener("keydown", (event) => this.onKey(event));
+    this.node.addEventListener("pointerdown", (event) => (this.pressed = rowOf(event)));
+    this.node.addEventListener("click", (event) => this.onClick(event));
     this.resize = new ResizeObserver(this.paint);
     this.resize.observe(this.node);
     this.focusNext = false;
@@ -239,11 +243,6 @@ class Grid {
     const id = props.id(row);
     const selected = id === props.selected;
     const checked = props.checked?.has(id) ?? false;
-    const choose = () => {
-      this.active = id;
-      props.onSelect?.(row);
-      this.draw();
-    };
     return h(
       "div",
       {
@@ -256,7 +255,6 @@ class Grid {
         "data-current": selected || null,
         tabindex: id === focusable ? "0" : "-1",
         css: { transform: `translateY(${index * this.height}px)` },
-        on: { click: choose },
       },
       props.onCheck &&
         h(
@@ -290,6 +288,17 @@ class Grid {
     if (!next.delete(id)) next.add(id);
     this.props.checked = next; // another row may be checked before the next paint
     this.props.onCheck?.(next);
+  }
+
+  /** Open the row on which the button was pressed: rows that arrive may have moved it since. @param {MouseEvent} event */
+  onClick(event) {
+    const id = rowOf(event) ?? (getSelection()?.isCollapsed ? this.pressed : undefined);
+    this.pressed = undefined;
+    const row = this.rows[this.places.get(id ?? "") ?? -1];
+    if (id === undefined || row === undefined) return;
+    this.active = id;
+    this.props.onSelect?.(row);
+    this.draw();
   }
 
   /** @param {KeyboardEvent} event */
@@ -329,4 +338,10 @@ class Grid {
     this.focusNext = true;
     this.draw();
   }
+}
+
+/** The id of the row of an event; none if it is at the checkbox of the row. @param {Event} event */
+function rowOf(event) {
+  const row = event.target instanceof Element ? event.target.closest(".grid-check, .grid-row") : null;
+  return row instanceof HTMLElement ? row.dataset["id"] : undefined;
 }

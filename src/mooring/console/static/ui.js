@@ -1,7 +1,6 @@
 // Parts that several pages share.
 
 import { h, render } from "./dom.js";
-import { ordered } from "./format.js";
 import { icon } from "./icons.js";
 import { ApiError } from "./api.js";
 
@@ -86,7 +85,7 @@ export function statePill(state, text) {
 
 /** Text of a server or user: its own direction, cut by the layout. @param {Child} text @param {string} [classes] */
 export function foreign(text, classes = "") {
-  return h("bdi", { class: `foreign ${classes}`, dir: "auto" }, typeof text === "string" ? ordered(text) : text);
+  return h("bdi", { class: `foreign ${classes}`, dir: "auto" }, text);
 }
 
 /** A name that is cut at its beginning: its end tells it from others. @param {string} text @param {string} [classes] */
@@ -178,7 +177,7 @@ export function codeBlock(text, label) {
   return h(
     "div",
     { class: "code-block" },
-    h("pre", { tabindex: "0", role: "region", "aria-label": label, dir: "auto" }, ordered(text)),
+    h("pre", { tabindex: "0", role: "region", "aria-label": label, dir: "auto" }, text),
     copyButton(text, label.toLowerCase()),
   );
 }

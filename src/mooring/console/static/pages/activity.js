@@ -260,6 +260,7 @@ function columns() {
       title: "Time taken",
       width: "88px",
       end: true,
+      wide: true,
       sort: (row) => -(row.call?.ms ?? row.script?.ms ?? 0),
       cell: (row) => milliseconds(row.call?.ms ?? row.script?.ms),
     },
@@ -364,7 +365,7 @@ async function exportCalls({ api }, checked, rows) {
   const calls = ids.filter((id) => !id.startsWith("script:"));
   const answer = await attempt(
     () => api.post("export", { calls }),
-    (value) => `Exported ${plural(value.calls, "call")} of ${value.servers?.length ?? value.servers} as ${value.name}.`,
+    (value) => `Exported ${plural(value.calls, "call")} of ${plural(value.servers.length, "server")} as ${value.name}.`,
   );
   if (answer) download(answer.name, answer.recording);
 }

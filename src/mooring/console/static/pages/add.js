@@ -5,7 +5,7 @@ import { propose } from "../edits.js";
 import { plural } from "../format.js";
 import { Query } from "../query.js";
 import { go, link } from "../router.js";
-import { button, command, failure, loading, toast } from "../ui.js";
+import { button, callout, command, failure, loading, toast } from "../ui.js";
 
 /** @typedef {import("../main.js").Context} Context */
 
@@ -30,7 +30,8 @@ export function firstRun(context) {
       h(
         "p",
         { class: "muted lead" },
-        "mooring keeps MCP servers connected and merges their tools. No server is configured yet. Each choice below shows the change to the file before it is written.",
+        "mooring keeps MCP servers connected and merges their tools. No server is configured yet. ",
+        !context.store.limited && "Each choice below shows the change to the file before it is written.",
       ),
     ),
   ]);
@@ -59,33 +60,40 @@ function choices(context, head) {
 
   return () => [
     head(),
-    h(
-      "div",
-      { class: "choices" },
-      h(
-        "section",
-        { class: "card stack" },
-        h("h2", null, "Demo servers"),
-        h(
-          "p",
-          null,
-          "Two small servers that come with mooring, ",
-          h("code", null, "notes"),
-          " and ",
-          h("code", null, "clock"),
-          ". They need no network.",
+    store.limited
+      ? elsewhere()
+      : h(
+          "div",
+          { class: "choices" },
+          h(
+            "section",
+            { class: "card stack" },
+            h("h2", null, "Demo servers"),
+            h(
+              "p",
+              null,
+              "Two small servers that come with mooring, ",
+              h("code", null, "notes"),
+              " and ",
+              h("code", null, "clock"),
+              ". They need no network.",
+            ),
+            h("div", null, button("Add the demo servers", demo, { kind: "primary" })),
+          ),
+          h(
+            "section",
+            { class: "card stack" },
+            h("h2", null, "One server"),
+            form(draft, repaint, add),
+            h("p", { class: "muted" }, "In a terminal: ", command("mooring add NAME -- COMMAND")),
+          ),
+          h(
+            "section",
+            { class: "card stack span" },
+            h("h2", null, "From another program"),
+            importer(context, programs),
+          ),
         ),
-        h("div", null, button("Add the demo servers", demo, { kind: "primary" })),
-      ),
-      h(
-        "section",
-        { class: "card stack" },
-        h("h2", null, "One server"),
-        form(draft, repaint, add),
-        h("p", { class: "muted" }, "In a terminal: ", command("mooring add NAME -- COMMAND")),
-      ),
-      h("section", { class: "card stack span" }, h("h2", null, "From another program"), importer(context, programs)),
-    ),
     store.values.about &&
       h(
         "p",
@@ -96,6 +104,19 @@ function choices(context, head) {
           : "none yet",
       ),
   ];
+}
+
+/** What to do at a gateway with tokens. */
+function elsewhere() {
+  return callout(
+    "wait",
+    h(
+      "p",
+      null,
+      "Servers of a gateway with tokens are added on its machine: each of them is a program that runs there.",
+    ),
+    h("p", null, "In a terminal: ", command("mooring add NAME -- COMMAND")),
+  );
 }
 
 /** @param {{ name: string, what: string, env: string, problem: string }} draft @param {() => void} repaint @param {() => void} add */

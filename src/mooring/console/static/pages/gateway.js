@@ -192,7 +192,7 @@ function profiles({ store }) {
               title: "Servers",
               width: "minmax(90px, 2fr)",
               wide: true,
-              cell: (row) => foreign(row.servers?.length ? row.servers.join(", ") : "all"),
+              cell: (row) => foreign(row.servers.join() === "*" ? "all" : row.servers.join(", ") || "none"),
             },
             {
               id: "scopes",

@@ -211,7 +211,7 @@ function choices(item) {
   return [
     ["accept", item.mode === "url" ? "I have done it" : "Send", item.mode === "url" ? undefined : "primary"],
     ["decline", "Decline", undefined],
-    ["cancel", "Cancel the call", undefined],
+    ["cancel", "Dismiss", undefined],
   ];
 }
 

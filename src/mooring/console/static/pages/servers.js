@@ -85,7 +85,7 @@ function make(context) {
         { class: "page-head" },
         h("h1", null, "Servers"),
         h("span", { class: "spacer" }),
-        h("a", { class: "button", href: "#/add" }, "Add a server"),
+        !store.limited && h("a", { class: "button", href: "#/add" }, "Add a server"),
       ),
       totals(context),
       warnings(context),
@@ -264,7 +264,7 @@ function details(context, row, query) {
     h(
       "div",
       { class: "row wrap" },
-      statePill(row.state, row.label),
+      statePill(row.state, row.state === "connected" ? "connected" : row.label),
       row.changes > 0 &&
         h("a", { class: "pill warn", href: link("changes", [row.id]) }, plural(row.changes, "change"), " to approve"),
     ),
@@ -287,7 +287,7 @@ function details(context, row, query) {
       ["Retry", row.retry_at ? `in ${span(Math.max(0, row.retry_at - store.now()))}` : null],
       ["Breaker", row.breaker && row.breaker !== "closed" ? row.breaker : null],
       ["Restarts", row.restarts ? count(row.restarts) : null],
-      ["Running", row.running || row.waiting ? `${row.running} calls, ${row.waiting} waiting` : null],
+      ["Running", row.running || row.waiting ? `${plural(row.running, "call")}, ${count(row.waiting)} waiting` : null],
       ["Latency", row.p50 === null ? null : `p50 ${milliseconds(row.p50)}, p95 ${milliseconds(row.p95)}`],
       ["Calls", row.calls ? `${count(row.calls)}, ${percent(row.error_rate)} failed` : "none yet"],
       ["Processes", row.processes ? count(row.processes) : null],
@@ -329,7 +329,7 @@ function nextStep(next) {
 }
 
 /** @param {Context} context @param {Server} row @param {Query<any>} query */
-function actions({ api }, row, query) {
+function actions({ api, store }, row, query) {
   const act = (/** @type {string} */ verb, /** @type {(value: any) => string | null} */ done) =>
     attempt(() => api.post(verb, { server: row.id }), done).then(() => query.forget());
   const off = row.state === "disabled";
@@ -350,6 +350,7 @@ function actions({ api }, row, query) {
     row.state === "connected" && button("Refresh", () => act("refresh", () => `Listed ${row.id} again.`)),
     row.held &&
       row.file &&
+      !store.limited &&
       button("Approve its file", () => propose(api, `Approve ${row.file}`, [{ op: "trust", file: row.file }])),
     button(
       off ? "Enable" : "Disable",
@@ -379,14 +380,6 @@ function more(value, row, { store }) {
     .filter((line) => line.server === row.id)
     .slice(-30);
   return [
-    value.diagnosis
-      ? section(
-          "Diagnosis",
-          typeof value.diagnosis === "string"
-            ? h("p", { dir: "auto" }, value.diagnosis)
-            : jsonView(value.diagnosis, "Diagnosis"),
-        )
-      : null,
     section(
       "Standard error",
       value.stderr?.length

@@ -93,7 +93,7 @@ function make(context) {
           (value) => set({ show: value || "all" }),
         ),
         h("span", { class: "muted", role: "status" }, `${count(rows.length)} of ${count(got.value.rows.length)}`),
-        button("Add a setting", () => go(link("settings", ["+"], { q, show })), { icon: "plus" }),
+        !store.limited && button("Add a setting", () => go(link("settings", ["+"], { q, show })), { icon: "plus" }),
       ),
       table(
         {
@@ -105,14 +105,18 @@ function make(context) {
           columns: columns(),
           onSelect: (row) => go(link("settings", [idOf(row)], { q, show })),
           tone: (row) => (row.effective ? "" : "tone-off"),
-          empty: got.value.rows.length ? "No setting matches." : "No file sets anything.",
+          empty: got.value.rows.some((row) => row.file) ? "No setting matches." : "No file sets anything.",
         },
         "settings",
       ),
     );
     const done = (/** @type {boolean} */ written) => written && query.forget();
     const detail =
-      route.parts[0] === "+" ? addView(context, adding, done) : chosen ? details(context, chosen, draft, done) : null;
+      route.parts[0] === "+" && !store.limited
+        ? addView(context, adding, done)
+        : chosen
+          ? details(context, chosen, draft, done)
+          : null;
     return split(
       list,
       detail,
@@ -193,7 +197,7 @@ function base(path) {
 }
 
 /** @param {Context} context @param {SettingRow} row @param {{ id: string, text: string }} draft @param {(written: boolean) => void} done */
-function details({ api, repaint }, row, draft, done) {
+function details({ api, repaint, store }, row, draft, done) {
   if (draft.id !== idOf(row))
     Object.assign(draft, {
       id: idOf(row),
@@ -220,23 +224,26 @@ function details({ api, repaint }, row, draft, done) {
         ? jsonView(row.value, "Value")
         : h("code", { class: "wrap-any", dir: "ltr" }, short(row.value)),
     ),
-    section(
-      "Change it",
-      editor("setting-value", draft.text, (text) => ((draft.text = text), repaint()), parsed),
-      h(
-        "div",
-        { class: "row wrap" },
-        button(
-          "Show the change",
-          () => propose(api, `Set ${name}`, [{ op: "set", path: row.path, value: parsed.value, ...where }]).then(done),
-          { kind: "primary", disabled: parsed.problem !== "" },
-        ),
-        row.file &&
-          button("Remove from the file", () =>
-            propose(api, `Remove ${name}`, [{ op: "unset", path: row.path, file: row.file }]).then(done),
+    store.limited
+      ? h("p", { class: "muted" }, "Settings of a gateway with tokens are changed in the file on its machine.")
+      : section(
+          "Change it",
+          editor("setting-value", draft.text, (text) => ((draft.text = text), repaint()), parsed),
+          h(
+            "div",
+            { class: "row wrap" },
+            button(
+              "Show the change",
+              () =>
+                propose(api, `Set ${name}`, [{ op: "set", path: row.path, value: parsed.value, ...where }]).then(done),
+              { kind: "primary", disabled: parsed.problem !== "" },
+            ),
+            row.file &&
+              button("Remove from the file", () =>
+                propose(api, `Remove ${name}`, [{ op: "unset", path: row.path, file: row.file }]).then(done),
+              ),
           ),
-      ),
-    ),
+        ),
   ];
 }
 

@@ -152,7 +152,10 @@ class TryState {
     const { api, store } = this.context;
     const name = route.parts[0];
     if (!name) return empty("Choose a tool", "Its form is made from the schema that the server sent.");
-    const got = this.tool.about(name, "", () => api.post("tool", { tool: name }));
+    // Asked again when the server describes the tool in another way, or when it appears.
+    const got = this.tool.about(name, JSON.stringify(store.row("tools", name) ?? null), () =>
+      api.post("tool", { tool: name }),
+    );
     if (got.error) return failure(got.error, () => this.tool.forget());
     const tool = got.value;
     if (!tool) return loading();
