@@ -142,7 +142,7 @@ def personified(found: dict[str, Path]) -> list[str]:
     return [
         f"{name}:{number}"
         for name, path in found.items()
-        if name != "mooring.core.injection_scan"
+        if name != "mooring.core.injection_phrases"
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if re.search(PERSONIFICATION, line)
     ]

@@ -8,10 +8,9 @@ import platformdirs
 import pytest
 
 from mooring.config.files import cache_home, keep, kept
-from mooring.lock import cache, text
+from mooring.lock import Lock, LockError, cache, text
 from mooring.lock.cache import load_lock, save_lock
 from mooring.lock.compare import build
-from mooring.lock.model import Lock, LockError
 from tests.lab.offers import FILES, PRINT
 
 LOCK = build([FILES], {"files": PRINT})

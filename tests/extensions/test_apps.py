@@ -22,9 +22,9 @@ from mooring.core.discovery import answer, deferrable, namespaces, plan_exposure
 from mooring.core.search import Index
 from mooring.core.types import Snapshot, Tool
 from mooring.core.value import replace
+from mooring.lock import Lock
 from mooring.lock.compare import before_start, pin_of
 from mooring.lock.definitions import HASH
-from mooring.lock.model import Lock
 from mooring.lock.text import render
 from mooring.testing import FakeServer, hang
 from tests.lab.wait import until

@@ -14,10 +14,10 @@ from mooring.config.load import FoundFile
 from mooring.config.plan import fingerprint
 from mooring.core.skills import read_skill_entry
 from mooring.core.types import Page, Prompt, Resource, ResourceTemplate, Skill, Snapshot
+from mooring.lock import LockError
 from mooring.lock.cache import load_lock, own_lock_path, save_lock
 from mooring.lock.compare import build, decide, pin_of
 from mooring.lock.enforce import ApprovedListing, LockEnforcer, PinSource, memory_of
-from mooring.lock.model import LockError
 from tests.lab.offers import FILES, snapshot, tool
 
 

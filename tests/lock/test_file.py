@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from mooring.config import FoundFile, files
+from mooring.lock import LockError, NewerLockError
 from mooring.lock.cache import load_lock, lock_path, save_lock
 from mooring.lock.compare import Lock, build, pin_of
-from mooring.lock.model import LockError, NewerLockError
 from mooring.lock.text import render
 from tests.lab.offers import FILES, PRINT, of
 

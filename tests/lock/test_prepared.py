@@ -14,9 +14,9 @@ from mooring.core import search_index
 from mooring.core.catalog import Filter, merge
 from mooring.core.search import RULES, TOOL, Index, tool_texts, weigh
 from mooring.core.types import Snapshot
+from mooring.lock import Lock
 from mooring.lock.cache import read_prepared, write_prepared
 from mooring.lock.compare import build
-from mooring.lock.model import Lock
 from tests.lab.offers import FILES, PRINT, quick, snapshots, tool
 
 offers = st.lists(snapshots, max_size=3, unique_by=lambda one: one.server)

@@ -15,8 +15,8 @@ from mooring import ServerConfig
 from mooring.config.plan import fingerprint
 from mooring.core.skills import read_skill_entry
 from mooring.core.types import ServerInfo, Snapshot
+from mooring.lock import LockError, NewerLockError
 from mooring.lock.compare import Lock, build, compare
-from mooring.lock.model import LockError, NewerLockError
 from mooring.lock.text import FORMAT, parse, render
 from tests.lab.offers import FILES, PRINT, of, quick, shuffled, snapshot, snapshots, tool
 

@@ -135,8 +135,8 @@ def _files(options: Options) -> Iterator[Finding]:
 
 def _lock(options: Options) -> tuple[Lock | None, list[Finding]]:
     from mooring.cli.locking import lock_file
+    from mooring.lock import LockError, NewerLockError
     from mooring.lock.cache import load_lock
-    from mooring.lock.model import LockError, NewerLockError
 
     file = lock_file(options)
     try:

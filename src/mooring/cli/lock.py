@@ -85,8 +85,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 def _previous(file: Path, *, force: bool) -> Lock | None:
+    from mooring.lock import LockError
     from mooring.lock.cache import load_lock
-    from mooring.lock.model import LockError
 
     try:
         return load_lock(file)

@@ -16,10 +16,10 @@ from mooring.config.plan import fingerprint
 from mooring.core.text import clean, clean_line
 from mooring.core.types import ServerStatus, Snapshot, Tool
 from mooring.errors import ConfigError
+from mooring.lock import Marks
 from mooring.lock.cache import lock_path, own_lock_path, speaks_of
 from mooring.lock.compare import Lock, Pin, compare, merged, volatile_between
 from mooring.lock.diff import Change, describe
-from mooring.lock.model import Marks
 
 if TYPE_CHECKING:
     from mooring.config.sections import ProfileSettings

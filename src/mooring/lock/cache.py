@@ -29,7 +29,7 @@ from mooring.core.types import (
     Snapshot,
     Tool,
 )
-from mooring.lock.model import Lock, LockError, Pin
+from mooring.lock import Lock, LockError, Pin
 
 if TYPE_CHECKING:
     from mooring.config.load import FoundFile

@@ -30,9 +30,9 @@ from mooring.core.types import (
 )
 from mooring.core.value import Value, replace
 from mooring.errors import UnknownTool
+from mooring.lock import NO_MARKS, Lock, Mark, Marks, Pin
 from mooring.lock.definitions import HASH, condensed, condensed_meta, first_of_each, is_pinnable, key_of
 from mooring.lock.diff import Change, Subject, changes_between, same, same_text, volatile_between, warnings_of
-from mooring.lock.model import NO_MARKS, Lock, Mark, Marks, Pin
 from mooring.lock.schema_diff import Difference
 
 __all__ = [

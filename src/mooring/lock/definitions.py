@@ -23,16 +23,19 @@ from mooring.core.types import Extension, Json, Page, Prompt, Resource, Resource
 __all__ = [
     "DEPTH_LIMIT",
     "HASH",
+    "LONGEST_NAME",
     "Entry",
     "canonical",
     "condensed",
     "condensed_meta",
+    "cut",
     "definition",
     "digest",
     "first_of_each",
     "is_pinnable",
     "key_of",
     "pinnable",
+    "shown_name",
     "visible_text",
     "words",
 ]
@@ -279,3 +282,16 @@ def _escape(match: re.Match[str]) -> str:
         return f"\\u{code:04x}"
     high, low = divmod(code - 0x10000, 0x400)  # JSON uses a surrogate pair
     return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
+
+LONGEST_NAME = 80
+
+
+def shown_name(name: str) -> str:
+    """Return a name quoted, shortened and with invisible characters escaped."""
+    return "'" + cut(visible_text(name), LONGEST_NAME) + "'"
+
+
+def cut(text: str, limit: int) -> str:
+    """Return the text, shortened to `limit` characters."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"

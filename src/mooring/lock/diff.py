@@ -10,17 +10,20 @@ from typing import Literal, TypeAlias, cast, get_args
 
 from mooring.core.types import Json, Prompt, ServerInfo, Snapshot, Tool
 from mooring.core.value import Value, replace
+from mooring.lock import NO_MARKS, Mark, Marks
 from mooring.lock.definitions import (
+    LONGEST_NAME,
     Entry,
     canonical,
+    cut,
     definition,
     first_of_each,
     is_pinnable,
     key_of,
+    shown_name,
     visible_text,
     words,
 )
-from mooring.lock.model import NO_MARKS, Mark, Marks
 from mooring.lock.schema_diff import Difference, Weight, ordered, schema_differences
 
 Kind = Literal[
@@ -333,7 +336,6 @@ def _shown(value: Json) -> str | None:
     return None if value is None else json.dumps(value, ensure_ascii=False, default=dict)
 
 
-_NAME = 80
 _VALUE = 400
 _CONTEXT = 60
 """Characters before the first difference of two long values."""
@@ -469,14 +471,15 @@ def _areas(change: Change) -> str:
 def _command(change: Change) -> str:
     whole = f"mooring approve {quote(change.server)}"
     # A name that cannot be typed can only be approved with its server.
-    if change.subject != "tool" or visible_text(change.name) != change.name or len(change.name) > _NAME:
+    typed = visible_text(change.name) == change.name and len(change.name) <= LONGEST_NAME
+    if change.subject != "tool" or not typed:
         return whole
     return f"mooring approve {quote(f'{change.server}/{change.name}')}"
 
 
 def _difference_text(difference: Difference) -> list[str]:
     before, after = _excerpts(difference.before, difference.after)
-    lines = [f"  {_cut(visible_text(difference.path), _VALUE)} ({difference.weight})"]
+    lines = [f"  {cut(visible_text(difference.path), _VALUE)} ({difference.weight})"]
     lines += [f"    - {before}"] if before is not None else []
     lines += [f"    + {after}"] if after is not None else []
     return lines
@@ -489,7 +492,7 @@ def _excerpts(before: str | None, after: str | None) -> tuple[str | None, str | 
         same = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), len(min(one, two)))
         if (start := same - _CONTEXT) > 0:
             one, two = "…" + one[start:], "…" + two[start:]
-    return one and _cut(one, _VALUE), two and _cut(two, _VALUE)
+    return one and cut(one, _VALUE), two and cut(two, _VALUE)
 
 
 def _definition(change: Change) -> list[str]:
@@ -497,16 +500,7 @@ def _definition(change: Change) -> list[str]:
         return []
     fields = list(definition(change.after).items())[1:]
     return [
-        f"{name}: {_cut(visible_text(json.dumps(json.loads(canonical(value)), ensure_ascii=False)), _VALUE)}"
+        f"{name}: {cut(visible_text(json.dumps(json.loads(canonical(value)), ensure_ascii=False)), _VALUE)}"
         for name, value in fields
         if value not in (None, "", {}, ())
     ]
-
-
-def shown_name(name: str) -> str:
-    """Return a name quoted, shortened and with invisible characters escaped."""
-    return "'" + _cut(visible_text(name), _NAME) + "'"
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"

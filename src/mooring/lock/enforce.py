@@ -22,9 +22,9 @@ from mooring.core.types import CachedSnapshot, Hidden, HiddenKind, Page, Snapsho
 from mooring.core.uris import matches
 from mooring.core.value import Value, replace
 from mooring.errors import ToolChanged
-from mooring.lock.cache import load_lock, lock_path, own_lock_path, speaks_of
-from mooring.lock.definitions import key_of
-from mooring.lock.model import NO_MARKS, Lock, LockError, Pin
+from mooring.lock import NO_MARKS, Lock, LockError, Pin
+from mooring.lock.cache import load_lock, lock_path, own_lock_path, remember, speaks_of
+from mooring.lock.definitions import key_of, shown_name
 
 if TYPE_CHECKING:
     from mooring.config import FoundFile
@@ -79,8 +79,6 @@ def _read(path: Path) -> Lock | None:
         log.warning("the tools of the servers that the lock covers are not used: %s", problem)
         return Lock()
     if lock is not None and (old := [name for name, pin in lock.servers.items() if not pin.whole]):
-        from mooring.lock.diff import shown_name
-
         log.warning(
             "an older version wrote the lock, which does not say who may use the tools of %s: they are "
             "shown when the servers are connected. Run `mooring lock`.",
@@ -285,8 +283,7 @@ class LockEnforcer:
             return snapshot, None  # a provider of the application, not a configured server
         if self._as_remembered(snapshot) and self._pinning[name] != "block":
             return snapshot, None
-        # Lazy: not needed for the first catalog.
-        from mooring.lock.compare import decide, pin_of
+        from mooring.lock.compare import decide, pin_of  # lazy: not needed for the first catalog
 
         pin, pinning, mark = self._pins[name], self._pinning[name], self._fingerprints[name]
         admission = decide(pin, snapshot, pinning, fingerprint=mark)
@@ -305,8 +302,6 @@ class LockEnforcer:
         return admission.visible, ApprovedListing(admission) if pinning == "block" else None
 
     def _remember(self, pin: Pin) -> None:
-        from mooring.lock.cache import remember
-
         writer = Thread(target=remember, args=(pin,), name="mooring-cache")
         self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
         writer.start()
@@ -420,7 +415,6 @@ class LockEnforcer:
 
     def explain_skill(self, name: str) -> ToolChanged | None:
         """Return the error for a hidden skill of this local name, or None."""
-
         for server, aside in self._skills_aside.items():
             for change in aside.values():
                 own = getattr(change.after or change.before, "name", "")
@@ -430,7 +424,6 @@ class LockEnforcer:
 
     def explain(self, local_name: str, style: Style) -> ToolChanged | None:
         """Return the error for a hidden tool of this name, or None."""
-
         for server, aside in self._aside.items():
             for remote, change in aside.items():
                 if assign([(server, remote)], style).get((server, remote)) == local_name:
@@ -519,8 +512,6 @@ class ApprovedListing:
         return self._unlisted(subject, name)
 
     def _unlisted(self, subject: str, name: str) -> ToolChanged:
-        from mooring.lock.diff import shown_name
-
         problem = f"{subject.capitalize()} {shown_name(name)} of server {shown_name(self._server)}"
         return ToolChanged(
             f"{problem} is not in the server's list, so it cannot be compared with `mooring.lock`. "

@@ -26,8 +26,8 @@ from mooring.core.types import (
     Snapshot,
     Tool,
 )
+from mooring.lock import Lock, LockError, Mark, NewerLockError, Pin
 from mooring.lock.definitions import Entry, definition, digest, visible_text
-from mooring.lock.model import Lock, LockError, Mark, NewerLockError, Pin
 
 __all__ = ["FORMAT", "parse", "render"]
 
