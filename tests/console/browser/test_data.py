@@ -354,3 +354,8 @@ async def test_pictures_sounds_resources_and_prompts_are_shown(
             await page.click("button[type=submit]", "Fill the prompt")
             await page.shows("pull requests of octo/rope", "[aria-label=Messages]")
             await good(page, "prompt")
+            await show(page, "search?q=read%20a%20resource")
+            await page.click(".hit a", "read_mcp_resource")  # a tool of mooring, which the page Tools lacks
+            await page.shows("uri", "form")
+            assert "About this tool" not in await page.js("document.body.innerText")
+            await good(page, "own tool")

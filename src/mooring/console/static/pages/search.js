@@ -9,6 +9,9 @@ import { bar, codeBlock, empty, failure, foreign, loading, section } from "../ui
 
 /** @typedef {import("../contract.js").SearchAnswer} SearchAnswer */
 
+/** The server of mooring's own tools, which the page Tools does not list. */
+const OWNER = "mooring";
+
 /** @type {import("../main.js").Page} */
 const page = { id: "search", title: "Search", icon: "search", keys: "f", make };
 export default page;
@@ -92,7 +95,10 @@ function answerView(answer) {
                   { class: "row wrap" },
                   h(
                     "a",
-                    { class: "strong mono wrap-any", href: link("tools", hit.name.split("/")) },
+                    {
+                      class: "strong mono wrap-any",
+                      href: link(hit.server === OWNER ? "try" : "tools", hit.name.split("/")),
+                    },
                     foreign(hit.name),
                   ),
                   h("span", { class: "muted" }, foreign(hit.server)),

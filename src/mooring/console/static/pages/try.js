@@ -171,8 +171,8 @@ class TryState {
         h(
           "p",
           { class: "muted" },
-          h("a", { href: link("tools", name.split("/")) }, "About this tool"),
-          ` · ${count(tool.tokens)} tokens`,
+          store.row("tools", name) && [h("a", { href: link("tools", name.split("/")) }, "About this tool"), " · "],
+          `${count(tool.tokens)} tokens`,
           tool.policy !== "allow" && [" · ", statePill(tool.policy)],
         ),
       ),
