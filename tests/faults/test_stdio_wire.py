@@ -211,7 +211,18 @@ async def test_FA18_result_and_error_together_are_an_error(hosting: Any) -> None
 
 
 @pytest.mark.parametrize(
-    "number", [b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-1E+400", b"9" * 5000, b"9" * 400 + b".5"]
+    "number",
+    [
+        b"NaN",
+        b"Infinity",
+        b"-Infinity",
+        b"1e999",
+        b"-1E+400",
+        b"1e0400",
+        b"9" * 5000,
+        b"9" * 400 + b".5",
+        b"9" * 250 + b"e99",
+    ],
 )
 async def test_FA18_a_number_that_json_has_no_word_for_never_comes_out_again(
     number: bytes, hosting: Any

@@ -36,6 +36,8 @@ MAX_BRACKETS = 100_000
 
 LARGE = 2**20
 """Size in bytes above which equal strings of a message are not shared, because that takes too long."""
+_AS_ZEROS = bytes.maketrans(b"123456789E", b"000000000e")
+_MANY_DIGITS = b"0" * 200
 _INFINITY = struct.pack("<d", math.inf)[:7]
 """How `marshal` writes both infinities, without the last byte, which has the sign."""
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -105,7 +107,7 @@ def decode(line: bytes) -> Any:
         value = from_json(line, allow_inf_nan=False, cache_strings=len(line) < LARGE)
     except ValueError as problem:
         value = _decode_text(_without_depths(line) if "recursion" in str(problem) else line)
-    return _repaired(value) if _has_infinities(value) else value
+    return _repaired(value) if _may_overflow(line) and _has_infinities(value) else value
 
 
 def _decode_text(line: bytes) -> Any:
@@ -161,9 +163,15 @@ def _integer(digits: str) -> int | None:
         return None
 
 
+def _may_overflow(line: bytes) -> bool:
+    """Whether a number in the text may be too large for a float. Quick: this runs for every message."""
+    digits = line.translate(_AS_ZEROS)
+    return b"0e000" in digits or b"0e+000" in digits or _MANY_DIGITS in digits
+
+
 def _has_infinities(value: Any) -> bool:
     """Whether a number in the value was too large for a float: `from_json` reads `1e999` as infinity."""
-    if _INFINITY not in marshal.dumps(value, 2):  # in C, because this runs for every message
+    if _INFINITY not in marshal.dumps(value, 2):
         return False
     containers: list[Any] = [(value,)]
     for container in containers:  # grows during the iteration
