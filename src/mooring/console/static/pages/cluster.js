@@ -53,7 +53,7 @@ function part(title, rows, now) {
           rowHeight: 40,
           columns: keys.map((key, index) => ({
             id: key,
-            title: (key[0] ?? "").toUpperCase() + key.slice(1).replaceAll("_", " "),
+            title: key === "url" ? "URL" : (key[0] ?? "").toUpperCase() + key.slice(1).replaceAll("_", " "),
             width: "minmax(90px, 1fr)",
             wide: index > 2,
             sort: ({ row }) => (typeof row[key] === "number" ? /** @type {number} */ (row[key]) : String(row[key])),
