@@ -96,15 +96,10 @@ async def _contained(work: Callable[..., Coroutine[Any, Any, None]], args: tuple
 
 async def side_by_side(works: Iterable[Coroutine[Any, Any, object]]) -> None:
     """Run the coroutines concurrently; return when all have ended."""
-    coroutines = [*works]
-    if len(coroutines) < 2:
-        for work in coroutines:
-            await work
-        return
     from anyio import create_task_group
 
     async with create_task_group() as group:
-        for work in coroutines:
+        for work in works:
             group.start_soon(_done, work)
 
 

@@ -97,12 +97,14 @@ class ServerManager:
     async def stop(self) -> None:
         """Stop all servers and providers concurrently. Idempotent; never raises."""
         connections = (*self.connections.values(), *self._replaced.values(), *self._private)
-        await side_by_side(
-            [
-                *(connection.stop() for connection in connections),
-                *(self._stop_provider(provider) for provider in self.providers.values()),
-            ]
-        )
+        stopping = [
+            *(connection.stop() for connection in connections),
+            *(self._stop_provider(provider) for provider in self.providers.values()),
+        ]
+        if len(stopping) == 1:  # mooring's own tools: no server was started, and anyio is not needed
+            await stopping[0]
+        else:
+            await side_by_side(stopping)
         await self._launcher.close()
 
     # --- change ---------------------------------------------------------------------------------
