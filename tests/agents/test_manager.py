@@ -125,6 +125,15 @@ def test_one_server_that_is_not_there_is_left_out() -> None:
         assert "was not found" in manager.failures["gone"]
 
 
+def test_a_server_that_cannot_be_connected_is_one_warning_with_what_to_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with McpManager() as manager:
+        manager.connect_all([lab_server("alive"), MISSING])
+    (warning,) = [one.getMessage() for one in caplog.records if "'gone'" in one.getMessage()]
+    assert "What to do: " in warning
+
+
 def test_when_no_server_is_there_connecting_fails_and_names_them() -> None:
     manager = McpManager()
     with pytest.raises(ConnectError, match=r"no server could be connected: gone: .*was not found"):

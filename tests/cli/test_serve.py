@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from threading import Timer
 from urllib.request import urlopen
 
 from tests.lab.project import Project
@@ -96,3 +97,32 @@ def test_serve_warns_once_of_a_server_that_does_not_start_and_says_what_to_do(
     assert "note: Serving at http://127.0.0.1:" in said
     assert said.count("warning: server 'gone' is not available: ") == 1
     assert said.count("What to do: ") == 1
+
+
+def test_serve_says_when_a_changed_file_stops_a_server_because_it_is_not_approved(
+    piped, tmp_path, environment
+) -> None:
+    home, file = tmp_path / "home", tmp_path / "mooring.json"
+    home.mkdir()
+    home.joinpath("config.json").write_text(json.dumps({"watch": {"enabled": True, "debounce": 0.05}}))
+
+    def write(*more: str) -> None:
+        clock = {"command": sys.executable, "args": ["-m", "mooring.demo", "clock", *more]}
+        file.write_text(json.dumps({"mcpServers": {"clock": clock}}))
+
+    write()
+    assert piped("trust", "--yes").returncode == 0
+    words = [sys.executable, "-m", "mooring", "serve", "--http", "127.0.0.1:0"]
+    with subprocess.Popen(words, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        bound = Timer(20, child.terminate)  # the stream ends, and the test fails
+        bound.start()
+        try:
+            assert child.stderr.readline().startswith("note: Serving at http://127.0.0.1:")
+            write("--other")
+            said = child.stderr.readline()
+        finally:
+            bound.cancel()
+            child.terminate()
+    assert said.startswith("warning: Server 'clock' is not started (trust): ")
+    assert "mooring trust" in said

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from mooring import Host, ToolChanged
 from mooring.config.plan import fingerprint
@@ -291,6 +292,32 @@ async def test_over_http_a_lost_session_is_compared_before_the_call_is_sent_agai
             lab.live_sessions.clear()  # as after a restart: the call is answered with 404
             assert isinstance((await host.call("mcp_lab_echo")).error, ToolChanged)
             assert lab.methods().count("tools/call") <= 1
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_over_http_without_sessions_the_call_after_a_lost_connection_is_compared(
+    tmp_path: Path, era: str
+) -> None:
+    """As after a restart: no session is lost that could show it."""
+    async with HttpLab(era=era, sessions=False, stream=False) as lab:
+        async with await lock_of(lab, tmp_path / "lock") as host:
+            await host.ready(10)
+            if era == "modern":
+                await lab.until(lambda: lab.subscriptions > 0)
+            await host.refresh()
+            lists = cast("Connection", host.provider("lab")).supervisor.lists
+            await until(lambda: not lists.outdated)
+
+            async def restart(request: web.Request, _: dict[str, Any]) -> None:
+                lab.descriptions["echo"] = EVIL
+                assert request.transport is not None
+                request.transport.abort()
+
+            lab.faults["tools/call"] = restart
+            assert (await host.call("mcp_lab_echo")).is_error
+            del lab.faults["tools/call"]
+            assert isinstance((await host.call("mcp_lab_echo")).error, ToolChanged)
+            assert lab.methods().count("tools/call") == 1
 
 
 async def test_while_a_subscription_is_down_each_call_is_compared(tmp_path: Path) -> None:

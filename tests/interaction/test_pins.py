@@ -177,3 +177,20 @@ async def test_a_server_that_speaks_otherwise_than_the_last_time_is_met_again(pr
     async with project.host() as host:
         await host.ready(10)
         assert host.status()[0].protocol == "2025-11-25"
+
+
+@pytest.mark.parametrize("locked", [True, False])
+async def test_a_name_that_a_server_lists_twice_is_a_warning_also_for_known_tools(
+    project: Project, locked: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    project.write([tool("tie", "first"), tool("tie", "second")])
+    if locked:
+        await project.write_lock()
+        caplog.clear()
+    async with project.host() as host:
+        await host.ready(10)
+        await host.refresh()  # without a lock, the second listing is compared with the first
+        (warning,) = host.catalog.warnings
+        assert warning == "Server 'lab', tool 'tie': is listed more than once; the first one is used."
+        assert [record.getMessage() for record in caplog.records].count(warning) == 1
+        assert host.catalog.tools["mcp_lab_tie"].description == "first"

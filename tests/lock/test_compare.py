@@ -195,7 +195,7 @@ def test_a_second_tool_of_a_name_does_not_slip_through() -> None:
     twice = replace(FILES, tools=(replace(READ, description="evil"), READ, WRITE))
     visible = decide(PIN, twice, "block").visible
     assert names(visible) == ["write"]
-    assert "another tool has the same name" in visible.warnings[0]
+    assert visible.repeated == (READ.remote_name,)
 
 
 def test_warn_shows_everything_and_says_what_changed() -> None:

@@ -96,9 +96,6 @@ class McpBridgeExtension:
         await host.__aenter__()
         self._host = host
         await host.ready()
-        for status in host.status():
-            if status.state not in ("connected", "disabled"):
-                log.warning("server %r is left out: %s", status.name, status.error or status.state)
 
     def get_tools(self) -> list[Any]:
         """The current tools of all servers; empty before `start()` and after `stop()`.

@@ -124,8 +124,6 @@ class McpManager:
             host.refresh(*lazy)
         states = [status for status in host.status() if status.state != "disabled"]
         failed = {one.name: one.error or one.state for one in states if one.state != "connected"}
-        for name, error in failed.items():
-            log.warning("server %r is left out: %s", name, error)
         self.failures = failed
         if states and len(failed) == len(states):
             reasons = "; ".join(f"{name}: {error}" for name, error in failed.items())

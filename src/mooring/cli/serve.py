@@ -15,6 +15,7 @@ from mooring.cli.options import Options, Parser, UsageError, add_style, positive
 from mooring.cli.output import Output
 
 if TYPE_CHECKING:
+    from mooring.core.types import HiddenBy
     from mooring.gateway.nodes import Cluster
     from mooring.gateway.serve import Serving
     from mooring.host import Host
@@ -184,15 +185,26 @@ class _Console:
 
 @asynccontextmanager
 async def _reporting_hidden(host: Host, out: Output) -> AsyncGenerator[None]:
-    """When every server has connected or failed, print what the catalog hides and why."""
+    """When every server has connected or failed, print what the catalog hides and why; after a change of the
+    configuration, what it did not hide before."""
     import asyncio
 
+    from mooring.core.events import ConfigApplied
     from mooring.core.types import hidden_lines
 
-    async def report() -> None:
+    async def show(known: list[tuple[HiddenBy, str]]) -> list[tuple[HiddenBy, str]]:
         await host.ready()
-        for by, text in hidden_lines(host.hidden()):
-            (out.warning if by in ("lock", "trust") else out.note)(host.redact(text))
+        lines = hidden_lines(host.hidden())
+        for by, text in lines:
+            if (by, text) not in known:
+                (out.warning if by in ("lock", "trust") else out.note)(host.redact(text))
+        return lines
+
+    async def report() -> None:
+        changes = host.events(ConfigApplied)
+        known = await show([])
+        async for _ in changes:
+            known = await show(known)
 
     reporting = asyncio.create_task(report())
     try:

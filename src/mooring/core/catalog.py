@@ -328,6 +328,7 @@ def _part(snapshot: Snapshot, settings: tuple[Filter, Style, str], known: Part |
         known is not None
         and known.snapshot.tools is snapshot.tools
         and known.snapshot.prompts == snapshot.prompts
+        and known.snapshot.repeated == snapshot.repeated
         and known.settings == settings
     ):
         return known._replace(snapshot=snapshot)
@@ -349,7 +350,7 @@ def _offer(snapshot: Snapshot, passing: Filter, warnings: list[str]) -> dict[str
     for tool in snapshot.tools:
         if restricts and not passing.passes(tool.remote_name):
             continue
-        if offer.setdefault(tool.own_name, tool) is not tool:
+        if offer.setdefault(tool.own_name, tool) is not tool or tool.remote_name in snapshot.repeated:
             repeated[tool.own_name] = None
     _warn(warnings, snapshot.server, "is listed more than once; the first one is used", repeated)
     hidden = [

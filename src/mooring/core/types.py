@@ -267,6 +267,8 @@ class Snapshot(Value):
     groups: tuple[Group, ...] = ()
     """Groups that the provider declares, with its own tool names. Servers declare none: the catalog makes
     one group for each."""
+    repeated: tuple[str, ...] = ()
+    """Names of tools that the server lists more than once, where only the first one is in `tools`."""
     warnings: tuple[str, ...] = ()
     """Items that were left out of the lists, each with the reason."""
 

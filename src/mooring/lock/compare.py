@@ -9,6 +9,7 @@ All functions are pure. `decide` approves nothing; only `build` and `approve` do
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Literal, TypeVar, cast
@@ -464,13 +465,10 @@ def _to_the_letter(pin: Pin, snapshot: Snapshot, drift: Drift) -> Snapshot:
     others = snapshot.templates or snapshot.prompts or snapshot.skills
     if snapshot.tools is known.tools and not others:
         return snapshot
-    surplus = len(snapshot.tools) - len({tool.remote_name for tool in snapshot.tools})
-    note = (
-        f"{snapshot.server}: {surplus} tools are left out: another tool has the same name; the first is used"
-    )
+    counts = Counter(tool.remote_name for tool in snapshot.tools)
     return replace(
         snapshot,
-        warnings=(*snapshot.warnings, note) if surplus else snapshot.warnings,
+        repeated=tuple(name for name, count in counts.items() if count > 1),
         tools=_settled(snapshot.tools, known.tools, drift.of("tool"), pin, "tool"),
         resources=_settled(snapshot.resources, known.resources, drift.of("resource"), pin, "resource")
         if pin.whole

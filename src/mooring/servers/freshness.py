@@ -72,7 +72,8 @@ class Freshness:
         """Seconds within which a change on the server is known; None while a listing is overdue.
 
         Short only if the server has announced changes of all its lists on this connection, over a transport
-        that cannot lose single notifications, and no change was ever found without a notification.
+        that cannot lose single notifications, and no change was ever found without a notification. The first
+        change that such a server does not announce is known after the poll interval.
         """
         period = self._period()
         if self._listed_at is None or concurrency.monotonic() - self._listed_at > period:

@@ -311,6 +311,8 @@ class RequestSender:
         to the fault."""
         if fault.kind in ("session", "refused", "auth") and fault.status != 403:
             live.channel.mark_closed(str(fault))  # a new connection shows the cause
+        elif fault.kind == "closed" and live.channel.closed_reason is None:
+            live.channel.on_gap()  # it may have restarted, and a server without sessions shows no sign
         if left is not None and await self._worth_repeating(fault, again, left):
             return True
         if live.channel.closed_reason is not None:
