@@ -6,9 +6,11 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ from tests.cluster.engine_lab import (
     owner_number,
     until,
 )
-from tests.cluster.lab import free_ports
+from tests.cluster.lab import free_ports, lab_entry
 from tests.lab.caller import Caller, Reply
 
 pytestmark = [pytest.mark.anyio, pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -172,28 +174,31 @@ async def test_an_engine_that_lost_its_data_ends_all_leases_and_starts_again(tmp
         assert [one for one in seen if alive(int(one))] == [*found], errors_of(cluster)
 
 
+async def status(cluster: EngineCluster) -> tuple[dict[str, Any], int]:
+    """The document and the exit code of `mooring cluster status`."""
+    words = ["--config", str(cluster.file), "--json", "cluster", "status"]
+    asked = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "mooring", *words, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await asked.communicate()
+    assert asked.returncode is not None
+    return json.loads(out), asked.returncode
+
+
 async def test_status_shows_nodes_owners_and_the_fencing_number(tmp_path: Path) -> None:
     async with engine_nodes(tmp_path, 2) as cluster:
         owner, _, _ = await placed(cluster)
-        words = ["--config", str(cluster.file), "--json", "cluster", "status"]
-        asked = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "mooring", *words, stdout=asyncio.subprocess.PIPE
-        )
-        out, _ = await asked.communicate()
-        report = json.loads(out)
+        report, code = await status(cluster)
         assert [(node["name"], node["state"]) for node in report["nodes"]] == [("a", "live"), ("b", "live")]
         [row] = report["owners"]
         assert (row["node"], row["lease"], row["principal"]) == (cluster[owner].name, "current", "anonymous")
         assert row["fence"] > 0
-        assert asked.returncode == 0
+        assert code == 0
         cluster[1 - owner].signal(signal.SIGSTOP)
-        asked = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "mooring", *words, stdout=asyncio.subprocess.PIPE
-        )
-        out, _ = await asked.communicate()
-        states = {node["name"]: node["state"] for node in json.loads(out)["nodes"]}
+        report, code = await status(cluster)
+        states = {node["name"]: node["state"] for node in report["nodes"]}
         assert states[cluster[1 - owner].name] == "silent"
-        assert asked.returncode == 1
+        assert code == 1
 
 
 async def test_an_engine_that_needs_a_password_is_used_with_it_and_refuses_others(tmp_path: Path) -> None:
@@ -303,6 +308,113 @@ async def test_a_node_that_ends_in_order_hands_its_placements_on_without_a_faile
             assert len(seen) <= 2
         assert not alive(pid)
         assert await ending == 0
+
+
+async def test_a_request_that_reaches_a_draining_owner_through_an_idle_node_is_placed_again(
+    tmp_path: Path,
+) -> None:
+    """The node that forwards it was not asked since the owner gave the session up."""
+    async with engine_nodes(tmp_path, ttl=12.0) as cluster:
+        owner, pid, client = await placed(cluster)
+        idle = cluster.nodes.through(client, (owner + 1) % 3)
+        assert (await idle.call("pid")).text == str(pid)  # it knows the owner and has a connection to it
+        session = await cluster.nodes.caller(owner)
+        running = asyncio.create_task(session.call("sleep", {"seconds": 4}))
+        assert (await session.call("pid")).status == 200  # the call before it has arrived
+        cluster[owner].terminate()
+        async with asyncio.timeout(10):
+            with suppress(OSError):
+                while True:
+                    _, writer = await asyncio.open_connection("127.0.0.1", cluster[owner].port)
+                    writer.close()
+        reply = await idle.call("pid")
+        assert reply.status == 200, (reply.messages, errors_of(cluster))
+        assert reply.text != str(pid)
+        assert (await running).text == "slept"
+
+
+async def test_a_node_that_ends_while_it_renews_its_lease_gives_it_up(tmp_path: Path) -> None:
+    """Its record must not look like that of a killed node: `status` would fail, and a restart would wait."""
+    async with engine_nodes(tmp_path, 2, ttl=30.0) as cluster:
+        cluster.proxies[1].delay = 1.5  # the renewal of the drain is on its way when the node ends
+        await asyncio.to_thread(cluster[1].end)
+        report, code = await status(cluster)
+        assert [(node["name"], node["state"]) for node in report["nodes"]] == [("a", "live"), ("b", "ended")]
+        assert code == 0
+        cluster.proxies[1].delay = 0
+        cluster[1].start()
+        await cluster[1].ready(cluster.nodes.http, 15)
+        assert sorted((await cluster.state(0))["nodes"]) == ["a", "b"]
+
+
+async def test_a_node_with_another_configuration_claims_nothing_from_its_start_on(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, 2, ttl=12.0, gateway={"profiles": {"other": {}}}) as cluster:
+        await placed(cluster)  # the data of the engine is not new any more
+        file = tmp_path / "other.json"
+        file.write_text(cluster.file.read_text().replace('"drain": 5', '"drain": 6'))
+        [port] = free_ports(1)
+        node = cluster.node("c", port, cluster.engine.port, file=file)
+        cluster.nodes.nodes.append(node)
+        node.start()
+        try:
+            await until(lambda: listens(port), 30)
+            client = await cluster.nodes.caller(2, modern=True, path="/mcp/other")
+            assert (await client.call("pid")).status == 200
+            report, code = await status(cluster)
+        finally:
+            await asyncio.to_thread(node.end)
+            cluster.nodes.nodes.remove(node)
+        assert {row["node"] for row in report["owners"]} <= {"a", "b"}
+        assert {node["name"]: (node["state"], node["drift"]) for node in report["nodes"]} == {
+            "a": ("live", []),
+            "b": ("live", []),
+            "c": ("not ready", ["configuration"]),
+        }
+        assert code == 1
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def test_a_node_is_ready_without_the_engine_although_a_server_that_runs_once_is_not(
+    tmp_path: Path,
+) -> None:
+    """Otherwise a balancer takes all nodes out at once."""
+    servers = {
+        "lab": lab_entry(tools=["echo"]),
+        "once": lab_entry(tools=["pid"], settings={"placement": "cluster"}),
+    }
+    async with engine_nodes(tmp_path, 2, servers=servers) as cluster:
+        client = await cluster.nodes.caller(0, modern=True)
+        pid = int((await client.call("pid")).text)
+        cluster.engine.kill()
+        await until(lambda: not alive(pid), TTL + 10)
+        calls = [asyncio.create_task(cluster.nodes.through(client, number).call("pid")) for number in (0, 1)]
+        while not all(call.done() for call in calls):  # both nodes look for a node that runs it
+            for node in cluster.nodes.nodes:
+                async with cluster.nodes.http.get(node.base + "/ready") as response:
+                    assert response.status == 200, await response.text()
+        assert (await client.call("echo", {"text": "x"})).status == 200
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--node", "a b/.."), "is no name of a node"),
+        (("--node", "c", "--address", "c.internal"), "must be a URL such as https://"),
+    ],
+)
+async def test_a_name_or_address_that_other_nodes_cannot_use_is_refused_at_once(
+    tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    async with engine_nodes(tmp_path, 1) as cluster:
+        [port] = free_ports(1)
+        node = cluster.node("c", port, cluster.engine.port, words=words)
+        node.start()
+        assert await asyncio.to_thread(node.process.wait, 20) == 2
+        assert said in node.errors.read_text()
 
 
 async def test_a_watchdog_that_is_killed_ends_the_lease_and_is_replaced(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from mooring.cluster.placement import (
     WriteLease,
     preferred,
 )
+from mooring.cluster.status import differing
 
 RULES = LeaseRules(ttl=30.0)
 
@@ -214,3 +216,20 @@ def act(store: Store, one: Placement, what: str, now: float) -> None:
                 one.lease_seen(decision.record.node, decision.record, revision, now)
         else:
             assert isinstance(decision, Mine | RouteTo | Wait)
+
+
+def announced(key: str, keys: tuple[str, ...], epoch: int) -> dict[str, Any]:
+    return {"key": key, "keys": keys, "lease": {"epoch": epoch}}
+
+
+def test_a_node_that_seals_with_the_new_key_and_opens_the_old_one_does_not_differ() -> None:
+    changed, unchanged = announced("new", ("new", "old"), 9), announced("old", ("old", "new"), 1)
+    assert differing(changed, [unchanged, unchanged], "key") == []
+    assert differing(unchanged, [changed, unchanged], "key") == []
+    assert differing(announced("new", ("new",), 9), [unchanged, unchanged], "key") == [unchanged] * 2
+
+
+def test_of_two_nodes_that_differ_the_younger_one_does() -> None:
+    old, young = announced("old", ("old",), 1), announced("new", ("new",), 9)
+    assert differing(young, [old], "key") == [old]
+    assert differing(old, [young], "key") == []

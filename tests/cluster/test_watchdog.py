@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from mooring.cluster.fencing import Watchdog, clock
@@ -38,6 +39,25 @@ async def test_it_kills_a_server_at_the_end_of_the_lease_and_not_before() -> Non
         await dog.stop()
         process.kill()
         process.wait()
+
+
+async def test_it_rests_while_its_node_has_no_lease_and_kills_what_is_added_then() -> None:
+    dog = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "mooring.cluster.watchdog"), stdin=asyncio.subprocess.PIPE
+    )
+    process = sleeper()
+    assert dog.stdin is not None
+    try:
+        dog.stdin.write(f"until {clock() - 1}\nadd {process.pid}\n".encode())
+        await until(lambda: process.poll() is not None, 20)
+        before = sum(psutil.Process(dog.pid).cpu_times()[:2])
+        await asyncio.sleep(1.5)
+        assert sum(psutil.Process(dog.pid).cpu_times()[:2]) - before < 0.2
+    finally:
+        dog.stdin.close()
+        process.kill()
+        process.wait()
+        await dog.wait()
 
 
 async def test_a_removed_server_is_left_alone() -> None:

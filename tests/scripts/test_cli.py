@@ -131,4 +131,6 @@ def test_a_project_file_cannot_turn_denied_writes_on(tmp_path: Path) -> None:
     mine = HostConfig(scripts=ScriptSettings(writes="deny"))
     theirs = HostConfig(scripts=ScriptSettings(enabled=True))
     config, refused = combined(mine, theirs, {"scripts": {"enabled": True}})
-    assert (config.scripts.enabled, config.scripts.writes, refused) == (True, "deny", ("scripts",))
+    assert (config.scripts.enabled, config.scripts.writes, refused) == (True, "deny", ())
+    config, refused = combined(mine, theirs, {"scripts": {"enabled": True, "writes": "ask"}})
+    assert (config.scripts.writes, refused) == ("deny", ("scripts.writes",))

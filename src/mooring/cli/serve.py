@@ -144,7 +144,9 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 async def _nodes(host: Host, args: Namespace) -> Cluster | None:
     """Return the other nodes, if this process is one of several."""
     from mooring.cluster.nodes import static_nodes
+    from mooring.gateway.serve import refuse_doubtful
 
+    refuse_doubtful(host.config)  # a section with a problem would look as if it was missing
     if args.cluster is not None or host.config.gateway.cluster is not None:
         from mooring.cluster.engine_nodes import engine_nodes
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, cast
 
 from mooring.cluster.engine import EngineAccess, EngineError, NatsEngine
-from mooring.cluster.fencing import Watchdog, clock
+from mooring.cluster.fencing import Watchdog, clock, runs
 from mooring.cluster.placement import (
     Action,
     ClaimKey,
@@ -161,6 +160,10 @@ class Coordinator:
         self._gone: dict[NodeId, float] = {}
         """Nodes that do not answer requests, and since when."""
         self._announced = b""
+        self._acquainted = False
+        """Whether it has heard of the other nodes. Before, it claims nothing: it may differ from them."""
+        self._writing = asyncio.Lock()
+        self._renewing: asyncio.Task[None] | None = None
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -173,11 +176,13 @@ class Coordinator:
         self.watchdog.start()
         await self.engine.open()
         await self.engine.subscribe("lease", self._heard)
-        self._spawn(self._run())
+        self._renewing = self._spawn(self._run())
         self._spawn(self._beat())
         try:
             async with asyncio.timeout(self.rules.ttl + self.rules.renew + 5):
-                while not self.placement.leads(clock()) and not self.placement.duplicate:  # noqa: ASYNC110
+                while not self.placement.duplicate and not (  # noqa: ASYNC110
+                    self._acquainted and self.placement.leads(clock())
+                ):
                     await asyncio.sleep(0.02)
         except TimeoutError:
             raise ConfigError(
@@ -193,11 +198,16 @@ class Coordinator:
 
     async def stop(self) -> None:
         """Give up the lease. All keys must have been released before."""
-        write = self.placement.leave()
-        self.watchdog.kill()
-        if write is not None:
-            with suppress(EngineError):
-                await self.engine.write("leases", self.me.name, encode_lease(write.record, {}), write.last)
+        if self._renewing is not None:
+            await end_tasks((self._renewing,))
+        async with self._writing:  # a renewal on its way changes the revision
+            write = self.placement.leave()
+            self.watchdog.kill()
+            if write is not None:
+                value = encode_lease(write.record, {})
+                with suppress(EngineError):
+                    if revision := await self.engine.write("leases", self.me.name, value, write.last):
+                        await self._announce(value, revision)
         await self.close()
 
     async def close(self) -> None:
@@ -217,10 +227,11 @@ class Coordinator:
             self.placement.draining = barred
             self._wake.set()
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     # --- the own lease --------------------------------------------------------------------------
 
@@ -230,7 +241,18 @@ class Coordinator:
         self._perform(self.placement.engine(generation, settled=settled, now=clock()))
         self._routes.clear()
         await self._look(self.me.name)
+        self._spawn(self._acquaint(await self.engine.entries("leases")))
         self._wake.set()
+
+    async def _acquaint(self, leases: Mapping[str, tuple[bytes, int]]) -> None:
+        """Wait for a heartbeat of each node with a lease; a node without one in time has ended."""
+        self._acquainted, records = False, [read_lease(value)[0] for value, _ in leases.values()]
+        others = {one.node for one in records if one and not one.ended and not one.vacant} - {self.me.name}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2.5 * self.rules.heartbeat):
+                while not others <= self.members.keys():  # noqa: ASYNC110 (they come one by one)
+                    await asyncio.sleep(0.02)
+        self._acquainted = True
 
     def _wake_up(self) -> None:
         self._wake.set()
@@ -284,7 +306,7 @@ class Coordinator:
         self._spawn(self._after_fence(fence, pids))
 
     async def _after_fence(self, fence: Fence, pids: frozenset[int]) -> None:
-        while any(map(_runs, pids)):  # noqa: ASYNC110 (they are no children of this process)
+        while any(map(runs, pids)):  # noqa: ASYNC110 (they are no children of this process)
             await asyncio.sleep(0.01)
         try:
             async with asyncio.timeout(END_WAIT):
@@ -295,6 +317,10 @@ class Coordinator:
         self._wake.set()
 
     async def _write(self, write: WriteLease) -> None:
+        async with self._writing:
+            await self._written(write)
+
+    async def _written(self, write: WriteLease) -> None:
         value, connects = encode_lease(write.record, self._about()), self.engine.connects
         try:
             revision = await self.engine.write("leases", self.me.name, value, write.last)
@@ -451,6 +477,8 @@ class Coordinator:
         if isinstance(decision, RouteTo):
             return self._routed(key, decision.node, owner)
         if isinstance(decision, ClaimKey):
+            if not self._acquainted:
+                return "this node has not heard of the other nodes yet"
             return await self._claim(key, decision, about)
         if isinstance(decision, EndLease):
             node = decision.record.node
@@ -514,16 +542,6 @@ class Coordinator:
         if revision is not None:
             with suppress(EngineError):
                 await self.engine.delete("owners", key, revision)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _shown(about: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import math
 import os
 import ssl
 from collections.abc import Iterable, Mapping
@@ -20,12 +21,12 @@ from mooring.auth.cipher import LoginCipher, key_secrets
 from mooring.cluster.coordinator import Coordinator, Member, NotPlaced
 from mooring.cluster.engine import EngineAccess, EngineError
 from mooring.cluster.fencing import clock
-from mooring.cluster.forward import MOVED, NODE, REFUSED, SILENT_AFTER, PeerNode
+from mooring.cluster.forward import NODE, SILENT_AFTER, PeerNode
 from mooring.cluster.logins import SharedLogins
 from mooring.cluster.nodes import NodeCluster, new_incarnation, peer_tls
 from mooring.cluster.once import PATH, PLACE, SharedOnce, check_once
 from mooring.cluster.rates import DividedLimits, ExactRate, placement_key
-from mooring.cluster.status import describe
+from mooring.cluster.status import describe, differing
 from mooring.config import default_lookup
 from mooring.config.logs import logger
 from mooring.config.models import ConfigSource, HostConfig
@@ -179,8 +180,7 @@ class EngineNodes(NodeCluster):
         self._host, self._address, self._given = host, address, gateway.cluster
         self._is_exact = settings.exact
         _check_plain(gateway, address)
-        self._key_mark = hmac.digest(secrets[0], b"mooring cluster", "sha256").hex()[:16]
-        self._key_marks = {hmac.digest(one, b"mooring cluster", "sha256").hex()[:16] for one in secrets}
+        self._key_marks = [hmac.digest(one, b"mooring cluster", "sha256").hex()[:16] for one in secrets]
         self._hash = configuration_hash(host.config)
         self.coordinator = Coordinator(
             self.me,
@@ -199,6 +199,7 @@ class EngineNodes(NodeCluster):
         self._sessions: dict[str, str] = {}
         """Session ids of the keys that this node owns."""
         self._leaving = False
+        self._known_drift: list[str] = []
 
     def check(self, config: HostConfig, default_profile: ProfileSettings) -> None:
         if config.gateway.cluster != self._given or config.gateway.nodes:
@@ -250,7 +251,8 @@ class EngineNodes(NodeCluster):
             "url": self._address,
             "version": __version__,
             "configuration": self._hash,
-            "key": self._key_mark,
+            "key": self._key_marks[0],
+            "keys": self._key_marks,
         }
 
     def _others(self) -> dict[str, Member]:
@@ -259,7 +261,14 @@ class EngineNodes(NodeCluster):
     def _members_changed(self) -> None:
         if self._limits is not None:
             self._limits.share(len(self.coordinator.members) or 1)
-        self.coordinator.bar(self._leaving or bool(self._drift()))
+        drift = self._drift()
+        if drift != self._known_drift:
+            self._known_drift = drift
+            if drift:
+                log.warning("this node is not ready: it has %s", "; ".join(drift))
+            else:
+                log.info("this node does not differ from the others any more")
+        self.coordinator.bar(self._leaving or bool(drift))
         if self._routes is not None and (self._changes is None or self._changes.done()):
             self._changes = asyncio.create_task(self._update_peers())
 
@@ -282,36 +291,24 @@ class EngineNodes(NodeCluster):
 
     def _drift(self) -> list[str]:
         """Return how this node differs from more than half of the nodes; the oldest decide a tie."""
+        placement = self.coordinator.placement
+        if self.me.name not in self.coordinator.members:
+            return []
+        began = math.inf if placement.holder is None else placement.holder.epoch.revision
+        mine = {**self._about(), "lease": {"epoch": began}}
+        others: list[dict[str, Any]] = []
+        for one in self._others().values():
+            known = placement.seen.get(one.name)
+            record = None if known is None else known.record
+            epoch = None if record is None else record.epoch
+            revision = 0 if known is None or record is None else known.revision
+            lease = {"epoch": epoch.revision if epoch else revision}
+            others.append({**one.about, "name": one.name, "lease": lease})
         found: list[str] = []
-        others = self._others()
-        mine = self.coordinator.members.get(self.me.name)
-        if mine is None:
-            return found
-        for field, name, same in (
-            ("configuration", "another configuration", {self._hash}),
-            ("key", "another `gateway.key`", self._key_marks),
-        ):
-            differing = [one for one in others.values() if one.about.get(field) not in same]
-            agreeing = 1 + len(others) - len(differing)
-            tie = len(differing) == agreeing and self._is_youngest(differing)
-            if len(differing) > agreeing or tie:
-                names = ", ".join(sorted(one.name for one in differing))
+        for field, name in (("configuration", "another configuration"), ("key", "another `gateway.key`")):
+            if names := ", ".join(sorted(one["name"] for one in differing(mine, others, field))):
                 found.append(f"{name} than the nodes {names}")
         return found
-
-    def _is_youngest(self, others: Iterable[Member]) -> bool:
-        """Whether the lease of this node began after those of all others."""
-        seen = self.coordinator.placement.seen
-        mine = self.coordinator.placement.holder
-        if mine is None:
-            return True
-        for one in others:
-            known = seen.get(one.name)
-            if known is not None and known.record is not None:
-                epoch = known.record.epoch
-                if (epoch.revision if epoch else known.revision) > mine.epoch.revision:
-                    return False
-        return True
 
     def problems(self) -> list[str]:
         found = [*super().problems(), *self._drift()]
@@ -420,11 +417,7 @@ class EngineNodes(NodeCluster):
         except NotPlaced:  # the node that forwarded it waits, and finds the next owner
             node = None
         if node != self.me:
-            raise Denied(
-                421,
-                f"node {self.me.name!r} does not own this session",
-                {NODE: self.me.incarnation, REFUSED: MOVED},
-            )
+            raise self.moved()
 
     async def forward(
         self, request: WebRequest, owner: NodeId, body: bytes | None, *, counted: bool = False
@@ -509,23 +502,26 @@ def engine_nodes(
     Raises:
         ConfigError: A setting that nodes need is missing or unsafe.
     """
+    from mooring.config.operation import ClusterSettings
+    from mooring.core.value import replace
+
     gateway = host.config.gateway
     settings = gateway.cluster
     if url is not None:
-        from mooring.config.operation import ClusterSettings
-        from mooring.core.value import replace
-
         settings = ClusterSettings(url=(url,)) if settings is None else replace(settings, url=(url,))
     if settings is None:
         return None
+    if address is not None:
+        settings = replace(settings, address=address)
+    if name is not None:
+        gateway = replace(gateway, node=name)
     if gateway.nodes:
         raise ConfigError("set `gateway.nodes` or `gateway.cluster`, not both", place="gateway.cluster")
-    if (name or gateway.node) is None:
+    if gateway.node is None:
         raise ConfigError(
             "this node needs a name: start it with `--node NAME`, or set `gateway.node`", place="gateway.node"
         )
-    mine = address or settings.address or _address(gateway, listen)
-    return EngineNodes(host, name or gateway.node or "", mine, settings)
+    return EngineNodes(host, gateway.node, settings.address or _address(gateway, listen), settings)
 
 
 def _address(gateway: GatewaySettings, listen: tuple[str, int]) -> str:

@@ -14,7 +14,7 @@ from mooring.cluster.watchdog import now as clock
 from mooring.concurrency import end_tasks
 from mooring.config.logs import logger
 
-__all__ = ["Watchdog", "clock"]
+__all__ = ["Watchdog", "clock", "runs"]
 
 log = logger("mooring.cluster")
 
@@ -119,3 +119,14 @@ class Watchdog:
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+def runs(pid: int) -> bool:
+    """Whether a process exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

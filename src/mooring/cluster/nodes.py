@@ -133,7 +133,8 @@ class NodeCluster(Cluster):
             peer.problem = f"it does not answer ({type(problem).__name__})"
         if peer.problem != before:
             say = log.info if peer.problem is None else log.warning
-            say("node %s node=%s url=%s", peer.problem or "answers", peer.name, peer.url)
+            shown = "answers" if peer.problem is None else f"is not used: {peer.problem}"
+            say("node %s node=%s url=%s", shown, peer.name, peer.url)
 
     async def _hello(self, peer: PeerNode) -> str | None:
         """Ask once; return why the node refused the hop, None if it accepted it."""
@@ -223,6 +224,13 @@ class NodeCluster(Cluster):
                 f"node {self.me.name!r} did not accept the hop",
                 {NODE: self.me.incarnation, REFUSED: refused.reason},
             ) from None
+
+    def moved(self) -> Denied:
+        return Denied(
+            421,
+            f"node {self.me.name!r} does not own this session",
+            {NODE: self.me.incarnation, REFUSED: MOVED},
+        )
 
     async def peer(self, request: WebRequest, path: str) -> Response | None:
         if path == "/peer/hello":

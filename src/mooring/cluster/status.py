@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mooring.cluster.coordinator import SETTLED, owner_of, read_lease
 from mooring.cluster.engine import EngineAccess, NatsEngine
 from mooring.cluster.placement import Epoch, LeaseRecord, LeaseRules
 
-__all__ = ["cluster_status", "describe"]
+__all__ = ["cluster_status", "describe", "differing"]
 
 MAX_OWNERS = 1000
 """Owners that are listed; all of them are counted."""
@@ -74,11 +74,15 @@ async def describe(engine: NatsEngine, heard: set[tuple[str, str]]) -> dict[str,
     ]
     live = [node for node in nodes if node["state"] in ("live", "draining")]
     for node in nodes:
+        others = [one for one in live if one is not node]
         node["drift"] = [
             name
             for name in ("configuration", "key", "version")
-            if node in live and _differs(node, live, name)
+            if node in live and differing(node, others, name)
         ]
+    for node in nodes:
+        if {"configuration", "key"} & set(node["drift"]):  # it claims nothing; see `EngineNodes`
+            node["state"] = "not ready"
     current = {node["name"]: node for node in nodes}
     for row in rows:
         node = current.get(row["node"])
@@ -105,15 +109,27 @@ def _node(
         "version": about.get("version"),
         "configuration": about.get("configuration"),
         "key": about.get("key"),
+        "keys": about.get("keys", []),
         "lease": {"epoch": epoch.revision, "revision": revision, "renewals": record.beat},
         "owned": owned.get(record.node, 0),
     }
 
 
-def _differs(node: Mapping[str, Any], live: list[dict[str, Any]], name: str) -> bool:
-    """Whether a node has another value than most live nodes."""
-    (value, number), *_ = Counter(one[name] for one in live).most_common(1)
-    return node[name] != value and 2 * number >= len(live)
+def differing(
+    mine: Mapping[str, Any], others: Sequence[Mapping[str, Any]], field: str
+) -> list[Mapping[str, Any]]:
+    """Return the nodes from which one differs, if they are more than half of all; the oldest decide a tie.
+
+    Args:
+        mine: What the node announces, and its `lease` with the `epoch`, the revision at which it began.
+        others: The same of the other nodes.
+        field: What to compare. Of two keys, the first seals and both open.
+    """
+    same = {mine[field], *(mine.get("keys", ()) if field == "key" else ())}
+    found = [one for one in others if one.get(field) not in same]
+    agreeing = 1 + len(others) - len(found)
+    youngest = all(one["lease"]["epoch"] <= mine["lease"]["epoch"] for one in found)
+    return found if len(found) > agreeing or (len(found) == agreeing and youngest) else []
 
 
 def _covers(node: Mapping[str, Any], epoch: int) -> bool:

@@ -57,9 +57,9 @@ class Groups:
 
 def run(descriptor: int) -> None:
     """Read commands until the input ends."""
-    groups, until, rest = Groups(), float("inf"), b""
+    groups, until, expired, rest = Groups(), float("inf"), False, b""
     while True:
-        wait = max(until - now(), 0.0)
+        wait = 1.0 if expired else max(until - now(), 0.0)
         # Short waits: the timers of `select` do not run while the machine is suspended.
         ready = select.select([descriptor], [], [], min(wait, 1.0))[0]
         data = os.read(descriptor, 65_536) if ready else None
@@ -79,7 +79,8 @@ def run(descriptor: int) -> None:
                 groups.remove(int(value))
             elif word == b"kill":
                 groups.kill()
-        if now() >= until:
+        expired = now() >= until
+        if expired:
             groups.kill()
 
 

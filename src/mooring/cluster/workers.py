@@ -262,11 +262,16 @@ async def run_workers(count: int, bind: str, port: int, listening: Callable[[str
     `listening` is called once, with the URL, when the first of them listens. Port 0 is one free port for all.
 
     Raises:
-        OSError: The port is in use.
+        ConfigError: The port is in use.
     """
     loop = asyncio.get_running_loop()
     # Bound and never listening: it keeps the port for the workers and gets no connections.
-    reserved = await loop.create_server(asyncio.Protocol, bind, port, reuse_port=True, start_serving=False)
+    try:
+        reserved = await loop.create_server(
+            asyncio.Protocol, bind, port, reuse_port=True, start_serving=False
+        )
+    except OSError as problem:
+        raise ConfigError(f"Cannot listen on {bind}:{port}: {problem.strerror or problem}") from None
     folder = tempfile.mkdtemp(prefix="mooring-")  # for this user only
     shared = {
         "folder": folder,

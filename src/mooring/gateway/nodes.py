@@ -122,6 +122,11 @@ class Cluster(ABC):
         """
         return
 
+    @abstractmethod
+    def moved(self) -> Denied:
+        """Return the response to a request of another node that this one does not answer any more, because it
+        gives up what it owns. The other node finds the next owner."""
+
     async def watched(self) -> None:
         """Called when clients of this node are subscribed to another resource of a shared server."""
         return

@@ -269,7 +269,9 @@ class Routes:
         if profile is None:
             raise Denied(404, f"unknown profile {name[:80]!r}")
         if gateway.draining:
-            if cluster is not None and request.hop is None and SESSION not in request.headers:
+            if cluster is not None and SESSION not in request.headers:
+                if request.hop is not None:
+                    raise cluster.moved()
                 return await cluster.elsewhere(request)
             raise Denied(503, "the gateway is shutting down", {"Retry-After": "5", "Connection": "close"})
         if request.hop is not None and request.hop.counted:
@@ -296,12 +298,14 @@ class Routes:
     # --- operation ------------------------------------------------------------------------------
 
     async def _ready(self, request: WebRequest) -> Response:
-        """Report ready when every server connected or failed to.
+        """Report ready when every server connected or failed to. A server that is connected again has failed:
+        the others can be used meanwhile.
 
         The number of hidden items is public; their names need the token of `/metrics`.
         """
         gateway = self.gateway
-        waiting = [status.name for status in gateway.host.status() if status.state == "pending"]
+        states = gateway.host.status()
+        waiting = [one.name for one in states if one.state == "pending" and one.error is None]
         lazy = {server.name for server in gateway.host.config.servers if server.start == "lazy"}
         good = not gateway.draining and not set(waiting) - lazy
         details = True

@@ -233,7 +233,7 @@ class Service:
             ConfigError: A setting, a reference or a key file is invalid, or the gateway would be reachable
                 from other machines without a token.
         """
-        _refuse_doubtful(config)
+        refuse_doubtful(config)
         settings = config.gateway
         check_public(settings)
         if settings.key:
@@ -323,7 +323,7 @@ async def serve_http(
         await service.stop()
 
 
-def _refuse_doubtful(config: HostConfig) -> None:
+def refuse_doubtful(config: HostConfig) -> None:
     """Refuse to serve when a security setting may have been ignored, for example because it is misspelled.
 
     Raises:
@@ -352,7 +352,7 @@ async def serve_stdio(
     """
     from mooring.gateway.stdio import serve_stdio as pipe
 
-    _refuse_doubtful(host.config)
+    refuse_doubtful(host.config)
     await _open_audit_log(host, audit)
     gateway = Gateway(host, default_profile=default_profile)
     running = asyncio.create_task(gateway.run())

@@ -53,6 +53,7 @@ const STATES = {
   live: ["good", "ok"],
   current: ["good", "ok"],
   draining: ["warn", "pending"],
+  "not ready": ["warn", "pending"],
   down: ["bad", "error"],
   silent: ["bad", "error"],
   ended: ["off", "off"],
