@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -98,8 +99,8 @@ class Page:
                         if value := await self.js(expression):
                             return value
                     except Failed as failed:
-                        if "context" not in str(failed).lower():
-                            raise
+                        if not re.search("context|target navigated", str(failed), re.IGNORECASE):
+                            raise  # else the page is being loaded
                     await asyncio.sleep(0.05)
         except TimeoutError:
             shown = (await self.js("document.body?.innerText ?? ''"))[:2000]
