@@ -1,4 +1,4 @@
-"""Microsoft Agent Framework. The tools are asked for before each run."""
+"""Microsoft Agent Framework. The agent lists the tools before each run."""
 
 import asyncio
 

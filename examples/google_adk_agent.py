@@ -1,4 +1,4 @@
-"""Google's Agent Development Kit. The tools are asked for before each turn."""
+"""Google's Agent Development Kit. The agent lists the tools before each turn."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""LangChain's agent, a LangGraph graph. The tools are asked for before each turn."""
+"""LangChain's agent, a LangGraph graph. The agent lists the tools before each turn."""
 
 import asyncio
 

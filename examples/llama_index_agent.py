@@ -1,4 +1,4 @@
-"""LlamaIndex. The tools are asked for before each turn."""
+"""LlamaIndex. The agent lists the tools before each turn."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""OpenAI's Agents SDK. The tools are asked for before each turn."""
+"""OpenAI's Agents SDK. The agent lists the tools before each turn."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""pydantic-ai. The tools are asked for before each request."""
+"""pydantic-ai. The agent lists the tools before each request."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Strands Agents. The tools are asked for before each turn."""
+"""Strands Agents. The agent lists the tools before each turn."""
 
 import asyncio
 

@@ -42,8 +42,8 @@ GATEWAY_PROGRESS = (
     "Progress of a tool does not reach the model. The gateway reports it to an MCP client that asks for it."
 )
 APPROVALS = """\
-Calls pass the host, so that its policy decides in every framework. A call that needs approval waits for
-`on_approval`; a denied one is a failed call, which the model reads.
+Calls go through the host, so its policy applies in every framework. A call that needs approval waits for
+`on_approval`. A denied call is a failed call: the model reads the reason.
 
 ```py
 config = HostConfig(servers=servers, policy=Policy(ask=("@destructive", "write_*")))
@@ -62,11 +62,11 @@ FRAMEWORKS = {
         module="openai",
         install="pip install mooring openai",
         example="openai_responses.py",
-        streaming="Stream the reply as the SDK does it, and give the final one to `results`:\n"
+        streaming="Stream the reply with the SDK, then pass the final reply to `results`:\n"
         "`async with client.responses.stream(...) as stream`, then `openai.results(session, await stream.get_final_response())`.",
-        errors="The output of a failed call is a text that starts with `Error:`; the API has no mark for it.",
+        errors="The output of a failed call is a text that starts with `Error:`; the API has no error flag.",
         failures="text `Error: …`",
-        images="Responses: yes; Chat: in words",
+        images="Responses: yes; Chat: as text",
         changes="call `tools` each turn",
         notes='`api="chat"` gives the shape of Chat Completions. `strict=True` (in both calls) compiles for Structured Outputs.\n'
         "`deferred=True` gives all tools in namespaces, for OpenAI's tool search.",
@@ -153,7 +153,7 @@ FRAMEWORKS = {
         install="pip install 'mooring[agent-framework]'",
         example="agent_framework_agent.py",
         streaming="`agent.run(..., stream=True)` works unchanged.",
-        errors="The framework hides exceptions from the model, so that failures are returned as text; `additional_properties` has\n"
+        errors="The framework hides exceptions from the model, so failures are returned as text; `additional_properties` has\n"
         "`is_error` and `structured_content`.",
         failures="text `Error: …`",
         changes="`live`, per run",
@@ -174,7 +174,7 @@ FRAMEWORKS = {
         install="pip install 'mooring[smolagents]'",
         example="smolagents_agent.py",
         streaming="`agent.run(..., stream=True)` works unchanged.",
-        errors="A failed call raises; the agent shows the text to the model.",
+        errors="A failed call raises `SmolToolError`; the agent shows its text to the model.",
         failures="exception",
         images="alone: PIL",
         changes="no",
@@ -186,7 +186,7 @@ FRAMEWORKS = {
         install="pip install 'mooring[llm]'",
         example="llm_chain.py",
         streaming="Iterate over the chain: it yields text as it arrives.",
-        errors="A failed call raises; llm shows the text to the model.",
+        errors="A failed call raises `LlmToolError`; llm shows its text to the model.",
         failures="exception",
         images="attachments",
         changes="no",
@@ -227,7 +227,7 @@ FRAMEWORKS = {
         images="no",
         changes="no (see its page)",
         notes="When a server announces changed tools, the plugin of Semantic Kernel 1.45 lists them inside the handler that reads\n"
-        "responses, and waits for ever, with any MCP server. If tools can change while your program runs, override\n"
+        "responses, and hangs, with any MCP server. If tools can change while your program runs, override\n"
         "`message_handler` in a subclass of `MCPStdioPlugin` so that it ignores the message.",
     ),
 }

@@ -59,11 +59,26 @@ def test_a_mistake_is_exit_code_2_and_says_what_is_valid(
     assert message in done.stderr
 
 
-def test_a_tool_of_a_server_that_failed_is_missing_for_a_reason(ran, mixed_config) -> None:
-    done = ran("call", "mcp_broken_fix", "--config", mixed_config)
-    assert done.returncode == 2
-    assert "Server 'broken' is not connected: " in done.stderr
-    assert "cannot read /etc/broken.conf" in done.stderr
+def test_a_tool_of_a_server_that_failed_is_exit_code_1_with_the_reason(ran, mixed_config) -> None:
+    for command in ("call", "tool"):
+        done = ran(command, "mcp_broken_fix", "--config", mixed_config)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "Server 'broken' is not connected: " in done.stderr
+        assert "cannot read /etc/broken.conf" in done.stderr
+    document = json.loads(ran("call", "mcp_broken_fix", "--json", "--config", mixed_config).stdout)
+    assert (document["error"]["exit_code"], document["error"]["server"]) == (1, "broken")
+
+
+def test_a_tool_of_a_server_that_does_not_connect_in_time_is_exit_code_1(ran, config) -> None:
+    done = ran("call", "mcp_silent_say", "--timeout", "1", "--config", config({"silent": "silent"}))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "silent" in done.stderr
+
+
+def test_a_tool_of_a_disabled_server_is_exit_code_2(ran, mixed_config) -> None:
+    done = ran("call", "mcp_spare_list_notes", "--config", mixed_config)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "mooring enable spare" in done.stderr
 
 
 def test_a_server_that_hangs_is_not_waited_for(ran, config) -> None:

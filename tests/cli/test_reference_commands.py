@@ -159,6 +159,16 @@ def test_every_cause_that_doctor_reports_is_explained() -> None:
     assert set(get_args(Cause)) | written == explanations().keys()
 
 
+def test_every_page_that_the_program_names_exists_and_troubleshooting_has_every_code() -> None:
+    root = Path(__file__).parents[2]
+    sources = [*(root / "src/mooring").rglob("*.py"), *(root / "src/mooring").rglob("*.md")]
+    named = {page for file in sources for page in re.findall(r"docs/[\w/-]+\.md", file.read_text("utf-8"))}
+    assert "docs/troubleshooting.md" in named
+    assert [page for page in sorted(named) if not (root / page).is_file()] == []
+    page = (root / "docs/troubleshooting.md").read_text("utf-8")
+    assert set(re.findall(r"(?m)^## ([a-z-]+)$", page)) == explanations().keys()
+
+
 def test_each_problem_that_doctor_finds_has_a_code_to_explain(ran, config) -> None:
     file = config({"broken": "broken", "npx": {"command": "npx-that-is-missing", "args": []}})
     found = json.loads(ran("--config", file, "doctor", "--json").stdout)

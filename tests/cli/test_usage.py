@@ -124,3 +124,39 @@ def test_a_defect_is_a_sentence_and_its_traceback_is_shown_on_request(monkeypatc
     monkeypatch.setenv("MOORING_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         main(["list"])
+
+
+@pytest.mark.parametrize("words", [("call", "mcp_notes_read_note"), ("prompt", "lib", "greet")])
+@pytest.mark.parametrize("option", [["--title", "welcome"], ["--title=welcome"]])
+def test_an_argument_that_is_written_as_an_option_is_shown_as_key_value(ran, words, option) -> None:
+    done = ran(*words, *option)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Unknown option '--title'. Arguments are written key=value, such as title=welcome." in done.stderr
+    assert "Did you mean '--style'" not in done.stderr
+
+
+def test_a_misspelt_option_of_call_still_gets_the_nearest_one(ran) -> None:
+    assert "Did you mean '--style'?" in ran("call", "mcp_notes_read_note", "--stile", "raw").stderr
+
+
+def test_arguments_as_a_json_word_or_a_file_are_answered_with_how_args_takes_them(ran, config) -> None:
+    file = config({"notes": "notes"})
+    done = ran("call", "mcp_notes_read_note", '{"title": "welcome"}', "--config", file)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "use --args for a JSON object" in done.stderr
+    done = ran("call", "mcp_notes_read_note", "--args", "@x.json", "--config", file)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--args - < x.json" in done.stderr
+    done = ran("call", "mcp_notes_read_note", "--args", "-", "--config", file)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: --args: the JSON object is empty.\n"
+
+
+def test_a_server_that_is_named_and_cannot_be_used_is_exit_code_1(ran, config) -> None:
+    for words in (["--", "no-such-program"], ["--url", "http://127.0.0.1:9/mcp"]):
+        done = ran("tools", *words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "is missing: " in done.stderr
+    file = config({"notes": "notes", "broken": "broken"})
+    assert ran("tools", "--server", "broken", "--config", file).returncode == 1
+    assert ran("tools", "--config", file).returncode == 0

@@ -168,6 +168,8 @@ def exit_code(error: BaseException) -> int:
             return MISUSED
         case UnknownTool(state="needs-auth") | UnknownResource(state="needs-auth"):
             return NEEDS_LOGIN
+        case UnknownTool(state="failed" | "pending"):
+            return FAILED  # the name of a tool names its server; a URI does not
         case UnknownTool() | UnknownServer() | UnknownResource() | UnknownPrompt():
             return MISUSED
         case AuthNeeded() | PolicyDenied() | NotTrusted():

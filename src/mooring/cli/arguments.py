@@ -56,7 +56,8 @@ def parse_arguments(
     for word in words:
         key, separator, text = word.partition("=")
         if not separator or not key:
-            raise UsageError(f"{word!r} is not an argument: write key=value, or key:=json for a JSON value.")
+            other = "use --args for a JSON object" if word.startswith("{") else "key:=json for a JSON value"
+            raise UsageError(f"{word!r} is not an argument: write key=value, or {other}.")
         if read is not None and text.startswith("@"):
             text = text[1:] if text.startswith("@@") else read(text[1:])
         if key.endswith(":"):
@@ -141,6 +142,10 @@ def typed_value(text: str, name: str, schema: Mapping[str, Any]) -> Any:
 def _base(document: str | None) -> dict[str, Any]:
     if document is None:
         return {}
+    if not document.strip():
+        raise UsageError("--args: the JSON object is empty.")
+    if document.startswith("@"):
+        raise UsageError(f"--args takes a JSON object, not a file; write `--args - < {document[1:]}`.")
     value = _json(document, "--args")
     if not isinstance(value, dict):
         raise UsageError('--args must be a JSON object, such as --args \'{"path": "README.md"}\'.')

@@ -91,10 +91,25 @@ class Parser(argparse.ArgumentParser):
             if rest and not command and self._command_expected:
                 raise UsageError(f"Write the program and its arguments after `--`. See `{self.prog} --help`.")
         if rest:
-            near = suggestion(rest[0], re.findall(r"--[a-z][a-z-]*", self.format_help()))
-            kind = "option" if rest[0].startswith("-") else "argument"
-            raise UsageError(f"Unknown {kind} {rest[0]!r}.{near} See `{self.prog} --help`.")
+            word = rest[0].partition("=")[0] if rest[0].startswith("--") else rest[0]
+            known = re.findall(r"--[a-z][a-z-]*", self.format_help())
+            near = self._as_key_value(word, argv, known) or suggestion(word, known)
+            kind = "option" if word.startswith("-") else "argument"
+            raise UsageError(f"Unknown {kind} {word!r}.{near} See `{self.prog} --help`.")
         return args
+
+    def _as_key_value(self, option: str, argv: Sequence[str], known: Sequence[str]) -> str:
+        """How to write an option that is probably an argument of the tool or prompt; "" for others."""
+        from difflib import get_close_matches
+        from shlex import quote
+
+        takes_pairs = any(action.metavar == "key=value" for action in self._actions)
+        if not takes_pairs or not option.startswith("--") or get_close_matches(option, known, cutoff=0.8):
+            return ""
+        at, word = next((at, word) for at, word in enumerate(argv) if word.partition("=")[0] == option)
+        after = word.partition("=")[2] or next(iter(argv[at + 1 : at + 2]), "")
+        value = "VALUE" if not after or after.startswith("-") else quote(after)
+        return f" Arguments are written key=value, such as {option[2:]}={value}."
 
     def describe_options(self, *, gateway: bool = False) -> None:
         """List the common options in the help. `split_options` reads them before this parser runs.

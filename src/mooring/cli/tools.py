@@ -44,13 +44,15 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         only = chosen(host, named)
         await gather(host, out, only, options.timeout)
         tools = [tool for tool in host.catalog.tools.values() if tool.server in only or not named]
+        asked = set(only if named or one_off else ()) - set(host.catalog.servers)
+        failed = any(one.name in asked and one.state in ("failed", "pending") for one in host.status())
     tools.sort(key=lambda tool: (tool.server, tool.name))
     if options.json:
         out.document([_document(tool) for tool in tools])
     else:
         rows = [(clean_line(t.server), clean_line(t.name), clean_line(t.description)) for t in tools]
         out.lines(by_server(rows, out.width, out.paint))
-    return 0
+    return int(failed)
 
 
 def _document(tool: Tool) -> dict[str, object]:
