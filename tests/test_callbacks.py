@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mooring import Answer, ApprovalRequest, Elicitation, Host, SyncHost
+from mooring import Answer, ApprovalRequest, Elicitation, Host, SyncHost, concurrency
 from mooring.concurrency import MAX_QUEUED, OrderedCallback, call_back
 from mooring.testing import FakeServer
 from tests.lab.libraries import library_server
@@ -155,6 +155,37 @@ async def test_a_progress_callback_that_fails_costs_its_report_only(
     async with hosting(lab_server(tools=["sleep"], progress=True)) as host:
         assert (await host.call("mcp_lab_sleep", {"seconds": 0.1}, on_progress=fail)).text == "slept"
     assert "callback failed: on_progress" in caplog.text
+
+
+async def test_a_progress_callback_that_never_returns_does_not_hold_a_call_beyond_its_timeout(
+    hosting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(concurrency, "DELIVERY_TIMEOUT", 60.0)
+    prompt = Prompt()
+    async with hosting(lab_server(tools=["sleep"], progress=True)) as host:
+        try:
+            async with asyncio.timeout(20):
+                result = await host.call(
+                    "mcp_lab_sleep", {"seconds": 0.1}, timeout=2, on_progress=lambda *_: prompt.wait()
+                )
+        finally:
+            prompt.answered.set()
+    assert result.text == "slept"
+    assert prompt.asked.is_set()
+
+
+async def test_an_on_auth_that_never_returns_does_not_hold_the_call_beyond_its_timeout(hosting: Any) -> None:
+    prompt = Prompt()
+    async with AuthLab() as auth, hosting(auth.config(), on_auth=lambda _: prompt.wait()) as host:
+        try:
+            async with asyncio.timeout(20):
+                result = await host.call("mcp_web_authenticate", timeout=2)
+        finally:
+            prompt.answered.set()
+        assert "not completed in time and is still open" in result.text
+        assert prompt.asked.is_set()
+        assert (await browse(result.error.url))[0] == 200
+        await until(lambda: host.status()[0].state == "connected")
 
 
 async def test_reports_beyond_the_bound_drop_the_oldest() -> None:

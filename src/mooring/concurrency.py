@@ -154,10 +154,16 @@ class OrderedCallback:
 
     Reports are queued while the callback runs. Beyond `MAX_QUEUED` the oldest are dropped, so that a server
     cannot fill the memory.
+
+    Args:
+        callback: The callback.
+        name: Its name in the log.
+        timeout: Seconds from now after which `delivered` does not wait any more. Default: no such limit.
     """
 
-    def __init__(self, callback: Callable[..., Any], name: str) -> None:
+    def __init__(self, callback: Callable[..., Any], name: str, timeout: float | None = None) -> None:
         self._callback, self._name = callback, name
+        self._deadline = None if timeout is None else monotonic() + timeout
         self._waiting: deque[tuple[Any, ...]] = deque(maxlen=MAX_QUEUED)
         self._idle: asyncio.Event | None = None
         """Set while no report is queued or being delivered; None before the first one."""
@@ -180,11 +186,13 @@ class OrderedCallback:
             self._idle.set()
 
     async def delivered(self) -> None:
-        """Wait until the callback has returned for every report, at most `DELIVERY_TIMEOUT` seconds."""
+        """Wait until the callback has returned for every report, at most `DELIVERY_TIMEOUT` seconds, and not
+        beyond the timeout of the call."""
         await asyncio.sleep(0)  # a report that was just made has not been queued yet
         if self._idle is not None and not self._idle.is_set():
+            left = DELIVERY_TIMEOUT if self._deadline is None else self._deadline - monotonic()
             with suppress(TimeoutError):
-                async with asyncio.timeout(DELIVERY_TIMEOUT):
+                async with asyncio.timeout(min(left, DELIVERY_TIMEOUT)):
                     await self._idle.wait()
 
 

@@ -321,7 +321,7 @@ class Session(SessionIdentity, SkillVerbs):
         runtime.check_running()
         if name == CALL.name and self._offers_call:
             name, arguments = unwrapped(arguments)
-        reports = None if on_progress is None else OrderedCallback(on_progress, "on_progress")
+        reports = None if on_progress is None else OrderedCallback(on_progress, "on_progress", timeout)
         audit, work = runtime.audit, self._call(name, arguments, timeout, reports, budget)
         result = await (work if audit is None else audit.call(self, name, arguments, work))
         if reports is not None:

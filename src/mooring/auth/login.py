@@ -302,18 +302,23 @@ async def authenticate(login: Login, on_auth: OnAuth | None, timeout: float | No
             url=login.url,
         )
     try:
+        async with asyncio.timeout(LIFE if timeout is None else timeout):
+            await _show(login, on_auth)
+            await login.done()
+    except TimeoutError:
+        text = f"{login.server!r} is not logged in yet: the login was not completed in time and is still open"
+        raise_alone(AuthNeeded(text, server=login.server, url=login.url))
+    return f"Logged in to {login.server!r}. Its tools are available now."
+
+
+async def _show(login: Login, on_auth: OnAuth) -> None:
+    try:
         await call_back(on_auth, login)
     except Exception:
         await login.cancel()
         log.exception("on_auth failed for %s", login.server)
         text = f"{login.server!r} is not logged in: the application could not show the login"
         raise_alone(AuthNeeded(text, server=login.server))
-    try:
-        await login.done(timeout)
-    except TimeoutError:
-        text = f"{login.server!r} is not logged in yet: the login was not completed in time and is still open"
-        raise_alone(AuthNeeded(text, server=login.server, url=login.url))
-    return f"Logged in to {login.server!r}. Its tools are available now."
 
 
 def _nothing() -> None:

@@ -47,7 +47,7 @@ async def call_for_page(
     from mooring.servers.requests import FOR_PAGE  # loads the transports
 
     audit = session._runtime.audit  # pyright: ignore[reportPrivateUsage]
-    reports = None if on_progress is None else OrderedCallback(on_progress, "on_progress")
+    reports = None if on_progress is None else OrderedCallback(on_progress, "on_progress", timeout)
     work = session._call(tool.name, arguments, timeout, reports, 0, tool)  # pyright: ignore[reportPrivateUsage]
     mark = FOR_PAGE.set(True)
     try:

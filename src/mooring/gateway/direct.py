@@ -253,7 +253,7 @@ class Dispatcher:
         timeout, on_progress = opts.get("timeout"), opts.get("on_progress")
         name = str(params.get("name", ""))
         tool = self._tools().get(name) or await self._wait_for_tool(name, timeout)
-        progress = None if on_progress is None else OrderedCallback(on_progress, "progress_callback")
+        progress = None if on_progress is None else OrderedCallback(on_progress, "progress_callback", timeout)
         with self._bridge.under_way(self._forwarded(params, ("name", "arguments"), progress)):
             result = await (self._session or self._host).call(
                 tool.name, params.get("arguments"), timeout=timeout, on_progress=progress, budget=0

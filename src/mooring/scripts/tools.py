@@ -50,7 +50,7 @@ async def run_script(
     budget: int | None = None,
 ) -> Result:
     """Run a program for an application; see `Session.run_script`."""
-    reports = None if on_progress is None else OrderedCallback(on_progress, "on_progress")
+    reports = None if on_progress is None else OrderedCallback(on_progress, "on_progress", timeout)
     given = {"code": code}
     work = ScriptTools(True).call(session, runtime, SCRIPT_RUN.name, given, timeout, reports, budget)
     audit = runtime.audit
