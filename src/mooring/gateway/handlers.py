@@ -354,7 +354,7 @@ class RequestHandlers:
         )
 
     def _addresses(self, client: Client, problem: ServerError) -> str | None:
-        """Return the URLs that the server asks the user to open as text, for clients that cannot open them."""
+        """Return as text the URLs that the user must open, for clients that cannot open URLs."""
         if problem.code != URL_REQUIRED or client.can("elicitation/create", {"mode": "url"}):
             return None
         asked = addresses_in(problem.data) or {}
