@@ -140,12 +140,12 @@ async def call_back(callback: Callable[..., Any], *args: Any) -> Any:
     """Call a callback and return its result.
 
     A plain function runs in a thread of its own, because it may wait for a person: the event loop is not
-    blocked. If
-    it returns an awaitable, that is awaited on the event loop. The thread is abandoned on cancellation.
+    blocked. If it returns an awaitable, that is awaited on the event loop. The thread is abandoned on
+    cancellation.
     """
     if inspect.iscoroutinefunction(callback):
         return await callback(*args)
-    value = await _in_own_thread(callback, args)
+    value = await in_own_thread(callback, *args)
     return await value if inspect.isawaitable(value) else value
 
 
@@ -196,11 +196,11 @@ class OrderedCallback:
                     await self._idle.wait()
 
 
-async def _in_own_thread(work: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """Run `work(*args)` in a daemon thread outside of the pool: a callback that waits for a person blocks
-    neither the exit of the interpreter nor other work."""
+async def in_own_thread(work: Callable[..., T], *args: Any) -> T:
+    """Run `work(*args)` in a daemon thread outside of the pool: a callback that waits for a person or for a
+    keyring blocks neither the exit of the interpreter nor other work."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
+    done: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 
     def settle(how: Callable[[Any], None], what: object) -> None:

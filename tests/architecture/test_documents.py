@@ -72,6 +72,17 @@ def test_every_make_target_that_a_page_names_exists(page: Path) -> None:
         ("Tool names", "core/names.py"),
         ("HTTP 401", "transport/endpoint.py"),
         ("JSON shape of `mooring list`", "cli/list.py"),
+        ("exit codes", "cli/app.py"),
+        ("ending processes", "transport/windows_process.py"),
+        ("`max_concurrency`", "servers/requests.py"),
+        ("checks the pin", "lock/enforce.py"),
+        ("shortens the result", "results/pipeline.py"),
+        ("`${VAR}`", "config/secrets.py"),
+        ("debounces `list_changed`", "servers/freshness.py"),
+        ("keeps their sessions", "gateway/clients.py"),
+        ("forwards progress", "gateway/handlers.py"),
+        ("Its calls arrive", "scripts/calls.py"),
+        ("Unix sockets", "cluster/peer_http.py"),
     ],
 )
 def test_the_page_says_where_to_look(topic: str, file: str) -> None:

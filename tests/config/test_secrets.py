@@ -11,6 +11,8 @@ import pytest
 
 from mooring.config import default_lookup, resolve
 from mooring.config.models import ConfigSource, Scope, ServerConfig, Target
+from mooring.config.references import Reference
+from mooring.config.secrets import resolve_within
 from mooring.core.redact import Secret
 from mooring.errors import ConfigError
 
@@ -183,3 +185,16 @@ def test_values_that_are_secret_by_name_are_remembered_though_they_are_written_o
 def test_what_everybody_knows_is_no_secret() -> None:
     given = server(args=["${HOME}/data", "${ACCOUNT}"])
     assert resolved(given, HOME="/home/me", ACCOUNT="me-and-you").secrets == ("me-and-you",)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("problem", [SystemExit, StopIteration])
+async def test_a_lookup_of_the_application_that_ends_unusually_fails_at_once(
+    problem: type[BaseException],
+) -> None:
+    def lookup(_: Reference) -> str | None:
+        raise problem
+
+    server = ServerConfig(name="s", command="c", env={"A": "${SECRET}"})
+    with pytest.raises(RuntimeError, match=problem.__name__):
+        await resolve_within(20, server, lookup, slow=True)

@@ -164,6 +164,10 @@ def test_a_realm_that_the_server_is_in_itself_is_allowed_and_no_other() -> None:
             check_url(url, "it", allowed=("loopback",))
     with pytest.raises(RefusedAddressError, match="without TLS"):
         check_url("http://10.0.0.1/token", "it", allowed=("private",))
+    with pytest.raises(RefusedAddressError, match=r"on '127.0.0.1', a loopback address, and"):
+        check_url("https://127.0.0.1/", "it")
+    with pytest.raises(RefusedAddressError, match=r"on '10.0.0.1', an address of a private network, and"):
+        check_url("https://10.0.0.1/", "it")
 
 
 HOSTILE_URLS = [

@@ -141,12 +141,13 @@ def test_a_callers_value_that_breaks_the_schema_is_not_sent_and_not_repeated() -
     assert "ana" not in str(caught.value)
 
 
-def test_one_tool_is_split_into_presets_that_inherit_its_arguments() -> None:
+def test_one_tool_is_split_into_presets_that_inherit_its_description_and_arguments() -> None:
     found = shape_tools(
         [tool()],
         transforms(
             list_issues={
                 "hide": True,
+                "description": "Issues of mooring.",
                 "arguments": {"repo": {"value": "mooring"}},
                 "presets": {
                     "open_issues": {"arguments": {"state": {"value": "open"}}},
@@ -159,10 +160,22 @@ def test_one_tool_is_split_into_presets_that_inherit_its_arguments() -> None:
         ),
     )
     assert [one.name for one in found.tools] == ["open_issues", "closed_issues"]
+    assert [one.description for one in found.tools] == ["Issues of mooring.", "Old ones."]
     assert dict(found.hidden) == {"list_issues": "`hide` in its transform"}
     sent = [one.shape.sent({}, ANA) for one in found.tools if one.shape]
     assert sent == [{"repo": "mooring", "state": "open"}, {"repo": "mooring", "state": "closed"}]
     assert {one.remote_name for one in found.tools} == {"list_issues"}
+
+
+def test_a_default_that_contradicts_other_arguments_is_not_sent() -> None:
+    joint = {**ISSUES, "dependentRequired": {"labels": ["limit"]}}
+    [one] = shape_tools(
+        [tool(joint)], transforms(list_issues={"arguments": {"labels": {"default": ["x"]}}})
+    ).tools
+    assert one.shape is not None
+    with pytest.raises(TransformError):
+        one.shape.sent({"repo": "a"}, ANA)
+    assert one.shape.sent({"repo": "a", "limit": 1}, ANA) == {"repo": "a", "limit": 1, "labels": ["x"]}
 
 
 def test_a_profile_transforms_what_the_server_transform_shows() -> None:

@@ -309,3 +309,11 @@ def test_an_argument_that_is_no_longer_required_is_compatible_also_with_other_te
     assert [one.weight for one in change.differences] == ["compatible"]
     [change] = changes_between(prompt(title="A"), prompt(required=True, title="B"))
     assert [one.weight for one in change.differences] == ["breaking"]
+
+
+def test_settings_of_an_extension_are_compared_key_by_key() -> None:
+    def extension(**settings: Any) -> Snapshot:
+        return snapshot(extensions=(Extension(name="a.example/x", server="files", settings=settings),))
+
+    [change] = changes_between(extension(v=1, w=1), extension(v=2, w=1))
+    assert [(one.path, one.before, one.after) for one in change.differences] == [("settings.v", "1", "2")]

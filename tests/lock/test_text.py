@@ -33,6 +33,11 @@ def edited(change: Any) -> str:
 # --- writing
 
 
+def test_a_text_of_several_lines_is_written_as_a_list_of_its_lines() -> None:
+    text = render(build([snapshot(tool("read", "Reads a file.\nThe whole file."))], {"files": PRINT}))
+    assert '"description": ["Reads a file.", "The whole file."],' in text
+
+
 @quick
 @given(st.lists(snapshots, max_size=3))
 def test_a_lock_comes_back_from_its_text_as_it_was(offers: list[Snapshot]) -> None:

@@ -43,7 +43,7 @@ def configure(parser: Parser) -> None:
     add(
         "--transport",
         choices=["stdio", "http", "streamable-http", "sse"],
-        help="transport, if the URL does not tell",
+        help="transport, if the URL does not determine it",
     )
     add("--cwd", metavar="DIR", help="working directory of the program")
     add("--no-probe", action="store_true", help="add it without testing it")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -219,9 +217,11 @@ async def resolve_within(limit: float, server: ServerConfig, lookup: Lookup, *, 
     blocking = [reference for reference in _references(server) if reference.kind != "env"]
     if not (blocking or slow):
         return resolve(server, lookup)
+    from mooring.concurrency import in_own_thread
+
     try:
         async with asyncio.timeout(limit):
-            return await _in_thread(lambda: resolve(server, lookup))
+            return await in_own_thread(resolve, server, lookup)
     except TimeoutError:
         names = ", ".join(sorted({f"${{{reference.kind}:…}}" for reference in blocking})) or "get_secret"
         raise ConnectError(
@@ -232,25 +232,3 @@ async def resolve_within(limit: float, server: ServerConfig, lookup: Lookup, *, 
 
 def _references(server: ServerConfig) -> list[Reference]:
     return [reference for _, text in server.texts() for reference in references(text)]
-
-
-async def _in_thread(work: Callable[[], Target]) -> Target:
-    """Run `work` in a daemon thread. A pool thread that hangs on a keyring would prevent the interpreter from
-    exiting."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Target] = loop.create_future()
-
-    def tell(how: Callable[[Any], None], what: object) -> None:
-        if not done.done():
-            how(what)
-
-    def run() -> None:
-        try:
-            outcome: tuple[Callable[[Any], None], object] = (done.set_result, work())
-        except Exception as problem:
-            outcome = (done.set_exception, problem)
-        with suppress(RuntimeError):  # the loop is closed, and nothing waits any more
-            loop.call_soon_threadsafe(tell, *outcome)
-
-    threading.Thread(target=run, name="mooring-secrets", daemon=True).start()
-    return await done

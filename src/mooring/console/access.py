@@ -29,7 +29,7 @@ LOCAL = "local"
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """A user that was let in."""
+    """An authenticated user of the console."""
 
     principal: str
     csrf: str | None

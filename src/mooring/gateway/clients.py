@@ -159,7 +159,8 @@ class Client:
     )
     """The contents of the profile in the last response to each list method."""
     silenced: int = 0
-    """Above 0 while changes of lists are not announced: it will list, or a response will have the change."""
+    """Above 0 while changes of lists are not announced, because the client is about to list or a response
+    contains the change."""
     used: float = 0.0
     """Time of the last request, on the monotonic clock."""
     ended: bool = False

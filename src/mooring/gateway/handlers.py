@@ -354,7 +354,7 @@ class RequestHandlers:
         )
 
     def _addresses(self, client: Client, problem: ServerError) -> str | None:
-        """For clients that cannot open addresses: those that the server wants to be opened, as text."""
+        """Return as text the URLs that the user must open, for clients that cannot open URLs."""
         if problem.code != URL_REQUIRED or client.can("elicitation/create", {"mode": "url"}):
             return None
         asked = addresses_in(problem.data) or {}
@@ -362,7 +362,7 @@ class RequestHandlers:
         if not lines:
             return None
         text = clean_for_model("\n".join(lines), MAX_INSTRUCTIONS)
-        return f"The server wants the user to open an address first, and then to be called again.\n{text}"
+        return f"The server asks the user to open a URL first. Then call the tool again.\n{text}"
 
     async def _suspendable_call(
         self, request: ClientRequest, tool: Tool, name: str, given: dict[str, Any]

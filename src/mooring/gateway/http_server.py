@@ -235,7 +235,7 @@ class WebServer:
         self._contexts: WeakSet[ssl.SSLContext] = WeakSet()
         """TLS contexts of open connections."""
         self._outdated: WeakSet[ssl.SSLContext] = WeakSet()
-        """Those that trust an authority that was removed since."""
+        """TLS contexts with a certificate authority that was removed after they were made."""
         self._peers: asyncio.Server | None = None
 
     async def start(

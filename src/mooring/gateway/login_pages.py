@@ -207,7 +207,7 @@ class LoginPages:
         return "__Host-mooring-login" if self._https else "mooring-login"
 
     def _at_home(self, request: WebRequest) -> bool:
-        """Whether the browser asked for the public address: cookies of another name would not come back."""
+        """Whether the browser asked for the public address: the browser sends the cookie only there."""
         return (request.host or "").lower() == urlsplit(self._logins.url or "").netloc.lower()
 
     def _browser(self, request: WebRequest) -> str | None:

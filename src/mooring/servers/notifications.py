@@ -269,8 +269,8 @@ class NotificationRouter:
         elif method == UPDATED and isinstance(uri := params.get("uri"), str):
             if self.watching is None or self.watching.is_newest(subscription_id(params)):
                 self._updated(uri)
-        elif method in NOTICES and (tell := live.task_news.get(str(params.get("taskId")))) is not None:
-            tell()
+        elif method in NOTICES and (notify := live.task_news.get(str(params.get("taskId")))) is not None:
+            notify()
         elif method == VISITED and (done := live.visited.get(str(params.get("elicitationId")))) is not None:
             done.set()
         elif method not in OURS:

@@ -19,7 +19,7 @@ from mooring.transport.process import STDERR_LINES, Child
 KEPT_NOISE = 3
 SHOWN = 200
 BACKLOG = 4
-"""Buffered input of a child that does not read, in largest messages; above it, the child counts as dead."""
+"""Buffered input of a child that does not read, in largest messages; above it, the transport is closed."""
 BATCH = 16
 """Messages per write: with more, server and client would wait for each other."""
 LINES_PER_LOOK = 32
