@@ -6,8 +6,6 @@ import asyncio
 import hmac
 import json
 import math
-import os
-import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -19,7 +17,7 @@ import aiohttp
 from mooring import __version__
 from mooring.auth.cipher import LoginCipher, key_secrets
 from mooring.cluster.coordinator import Coordinator, Member, NotPlaced
-from mooring.cluster.engine import EngineAccess, EngineError
+from mooring.cluster.engine import EngineError, engine_access, settings_with
 from mooring.cluster.fencing import clock
 from mooring.cluster.forward import NODE, SILENT_AFTER, PeerNode
 from mooring.cluster.logins import SharedLogins
@@ -27,10 +25,8 @@ from mooring.cluster.nodes import NodeCluster, new_incarnation, peer_tls
 from mooring.cluster.once import PATH, PLACE, SharedOnce, check_once
 from mooring.cluster.rates import DividedLimits, ExactRate, placement_key
 from mooring.cluster.status import describe, differing
-from mooring.config import default_lookup
 from mooring.config.logs import logger
-from mooring.config.models import ConfigSource, HostConfig
-from mooring.config.references import expand
+from mooring.config.models import HostConfig
 from mooring.core.value import Value
 from mooring.errors import ConfigError
 from mooring.gateway.auth import is_loopback
@@ -49,7 +45,7 @@ if TYPE_CHECKING:
     from mooring.host import Host
     from mooring.servers.state import ServerLease
 
-__all__ = ["EngineNodes", "configuration_hash", "engine_access", "engine_nodes"]
+__all__ = ["EngineNodes", "configuration_hash", "engine_nodes"]
 
 log = logger("mooring.cluster")
 
@@ -98,42 +94,6 @@ def configuration_hash(config: HostConfig) -> str:
     known["gateway"] = {name: one for name, one in known["gateway"].items() if name not in _OF_ONE_NODE}
     known["servers"] = sorted(known["servers"], key=lambda one: one["name"])
     return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def engine_access(settings: ClusterSettings) -> EngineAccess:
-    """Return how to reach the engine, with the secrets behind the references.
-
-    Raises:
-        ConfigError: A reference has no value, or a certificate cannot be read.
-    """
-    lookup = default_lookup(os.environ, source=ConfigSource(scope="explicit"))
-
-    def secret(reference: str | None) -> str | None:
-        return None if reference is None else expand(reference, lookup)
-
-    context: ssl.SSLContext | None = None
-    if settings.tls is not None or any(url.startswith("tls:") for url in settings.url):
-        tls = settings.tls
-        try:
-            context = ssl.create_default_context(cafile=tls.ca if tls else None)
-            if tls is not None and tls.cert is not None:
-                context.load_cert_chain(tls.cert, tls.key)
-        except (OSError, ssl.SSLError) as problem:
-            raise ConfigError(
-                f"a certificate for the engine cannot be used: {problem}", place="gateway.cluster.tls"
-            ) from None
-    return EngineAccess(
-        urls=settings.url,
-        name=settings.name,
-        ttl=settings.ttl,
-        replicas=settings.replicas,
-        user=settings.user,
-        password=secret(settings.password),
-        token=secret(settings.token),
-        nkey=secret(settings.nkey),
-        credentials=settings.credentials,
-        tls=context,
-    )
 
 
 class SessionLease:
@@ -502,13 +462,12 @@ def engine_nodes(
     Raises:
         ConfigError: A setting that nodes need is missing or unsafe.
     """
-    from mooring.config.operation import ClusterSettings
     from mooring.core.value import replace
 
     gateway = host.config.gateway
     settings = gateway.cluster
     if url is not None:
-        settings = ClusterSettings(url=(url,)) if settings is None else replace(settings, url=(url,))
+        settings = settings_with(settings, url)
     if settings is None:
         return None
     if address is not None:
