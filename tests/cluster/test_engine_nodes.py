@@ -263,15 +263,30 @@ async def test_a_node_with_another_key_is_not_ready_and_says_why(tmp_path: Path)
         await other_node(cluster, tmp_path, "another `gateway.key` than the nodes a, b", key="k" * 40)
 
 
+async def test_a_node_with_other_options_is_not_ready_and_names_the_option(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, 2) as cluster:
+        expected = "another `--style` than the nodes a, b"
+        await other_node(cluster, tmp_path, expected, words=("--style", "double"))
+        await other_node(cluster, tmp_path, "another `--sse` than the nodes a, b", words=("--sse",))
+
+
 async def other_node(
-    cluster: EngineCluster, folder: Path, expected: str, *, change: str = "", key: str | None = None
+    cluster: EngineCluster,
+    folder: Path,
+    expected: str,
+    *,
+    change: str = "",
+    key: str | None = None,
+    words: tuple[str, ...] = (),
 ) -> None:
     """Start a node that differs, and read why it is not ready."""
     file = folder / "other.json"
     text = cluster.file.read_text()
     file.write_text(text.replace('"drain": 5', '"drain": 6') if change else text)
     [port] = free_ports(1)
-    node = cluster.node("c", port, cluster.engine.port, file=file, **({"key": key} if key else {}))
+    node = cluster.node(
+        "c", port, cluster.engine.port, file=file, words=words, **({"key": key} if key else {})
+    )
     node.start()
     try:
         async with asyncio.timeout(60):
@@ -287,7 +302,9 @@ async def other_node(
                     break
                 await asyncio.sleep(0.1)
         for number in range(2):  # the others stay ready
-            assert (await cluster.state(number))["problems"] == []
+            state = await cluster.state(number)
+            assert state["problems"] == []
+            assert state["nodes"]["c"]["state"] == "not ready"  # as in `mooring cluster status`
     finally:
         await asyncio.to_thread(node.end)
 

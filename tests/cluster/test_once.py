@@ -121,6 +121,8 @@ async def test_a_node_that_ends_in_order_hands_the_server_on_without_a_failed_ca
             assert len(seen) <= 2, seen
         assert not alive(int(pid))
         assert await ending == 0
+        said = errors_of(cluster)
+        assert "HTTP 421" not in said, said
 
 
 async def test_questions_and_changes_of_the_server_reach_clients_of_other_nodes(tmp_path: Path) -> None:

@@ -265,6 +265,18 @@ async def test_a_second_node_with_the_same_name_is_not_started(tmp_path: Path) -
         ({}, {}, ("--node", "z"), ["'z' is not in `gateway.nodes`"]),
         ({}, {"key": []}, ("--node", "a"), ["gateway.key"]),
         ({}, {"nodes": {"a": "http://10.1.2.3:80"}}, ("--node", "a"), ["plain HTTP", "gateway.plain_nodes"]),
+        (
+            {},
+            {"nodes": {"a": "http://127.0.0.1:80", "b": "HTTP://127.0.0.1/", "c": "http://127.0.0.1:1"}},
+            ("--node", "c"),
+            ["gateway.nodes: nodes 'a' and 'b' have the same URL", "Give each node its own"],
+        ),
+        (
+            {},
+            {"key": "${MISSING_KEY}"},
+            ("--node", "a"),
+            ["gateway.key: no value for ${MISSING_KEY}", "Set the environment variable MISSING_KEY"],
+        ),
     ],
 )
 async def test_what_nodes_without_an_engine_cannot_keep_is_refused_at_the_start(

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Protocol
 
 from mooring.config.models import ConfigSource
-from mooring.config.references import expand
+from mooring.config.references import MissingReferenceError, expand
 from mooring.config.secrets import default_lookup
 from mooring.errors import ConfigError
 
@@ -24,11 +24,26 @@ def key_secrets(references: Sequence[str]) -> list[bytes]:
     Raises:
         ConfigError: One has no value, or is too short.
     """
-    lookup = default_lookup(os.environ, source=ConfigSource(scope="explicit"))
-    found = [expand(reference, lookup) for reference in references]
+    found = [setting_secret(reference, "gateway.key") for reference in references]
     if any(len(secret) < LEAST_KEY for secret in found):
-        raise ConfigError(f"`gateway.key` must have at least {LEAST_KEY} characters")
+        raise ConfigError(f"must have at least {LEAST_KEY} characters", place="gateway.key")
     return [secret.encode() for secret in found]
+
+
+def setting_secret(reference: str, place: str) -> str:
+    """Return the secret behind the reference of a setting. May read a file or run a program.
+
+    Raises:
+        ConfigError: It has no value; the error names the setting `place`.
+    """
+    lookup = default_lookup(os.environ, source=ConfigSource(scope="explicit"))
+    try:
+        return expand(reference, lookup)
+    except MissingReferenceError as problem:
+        names = ", ".join(map(str, problem.references))
+        [first, *_] = problem.references
+        source = f"the environment variable {first.name}" if first.kind == "env" else f"the value of {first}"
+        raise ConfigError(f"no value for {names}. Set {source}, and start again", place=place) from None
 
 
 class LoginCipher:

@@ -25,19 +25,16 @@ def configure(parser: Parser) -> None:
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
-    from mooring.cluster.engine_nodes import engine_access
+    from mooring.cluster.engine import engine_access, settings_with
     from mooring.cluster.status import cluster_status
     from mooring.config import load
-    from mooring.config.operation import ClusterSettings
-    from mooring.core.value import replace
+    from mooring.gateway.serve import refuse_doubtful
 
-    settings = load(options.files).gateway.cluster
+    config = load(options.files)
+    refuse_doubtful(config)  # a section with a problem would look as if it was missing
+    settings = config.gateway.cluster
     if args.cluster is not None:
-        settings = (
-            ClusterSettings(url=(args.cluster,))
-            if settings is None
-            else replace(settings, url=(args.cluster,))
-        )
+        settings = settings_with(settings, args.cluster)
     if settings is None:
         raise UsageError("There is no `gateway.cluster` in the configuration; name it with --cluster URL.")
     report = await cluster_status(engine_access(settings))
@@ -50,7 +47,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
 
 def _serious(node: dict[str, Any]) -> bool:
-    return bool({"configuration", "key"} & set(node["drift"]))
+    return bool(set(node["drift"]) - {"version"})
 
 
 def _show(report: dict[str, Any], out: Output) -> None:

@@ -110,7 +110,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
 
         async def prepare(host: Host) -> None:
             if worker is None and args.http is not None:
-                clusters[0] = await _nodes(host, args)
+                clusters[0] = await _nodes(host, args, no_lock=options.no_lock)
 
         host = await stack.enter_async_context(
             open_host(options, out, style=args.style, relay=ClientBridge(), prepare=prepare, **asked)
@@ -141,7 +141,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     return 0
 
 
-async def _nodes(host: Host, args: Namespace) -> Cluster | None:
+async def _nodes(host: Host, args: Namespace, *, no_lock: bool) -> Cluster | None:
     """Return the other nodes, if this process is one of several."""
     from mooring.cluster.nodes import static_nodes
     from mooring.gateway.serve import refuse_doubtful
@@ -150,7 +150,9 @@ async def _nodes(host: Host, args: Namespace) -> Cluster | None:
     if args.cluster is not None or host.config.gateway.cluster is not None:
         from mooring.cluster.engine_nodes import engine_nodes
 
-        return engine_nodes(host, args.cluster, args.node, args.address, args.http)
+        style = None if args.style == host.config.style else args.style
+        seen = {"--style": style, "--discovery": args.discovery, "--sse": args.sse, "--no-lock": no_lock}
+        return engine_nodes(host, args.cluster, args.node, args.address, args.http, seen)
     return await static_nodes(host, args.node)
 
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from mooring.auth.cipher import setting_secret
 from mooring.config.logs import logger
 from mooring.errors import ConfigError, MooringError
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from nats.aio.msg import Msg
     from nats.js import JetStreamContext
 
-__all__ = ["Bucket", "EngineAccess", "EngineError", "NatsEngine"]
+    from mooring.config.operation import ClusterSettings
+
+__all__ = ["Bucket", "EngineAccess", "EngineError", "NatsEngine", "engine_access", "settings_with"]
 
 log = logger("mooring.cluster")
 
@@ -59,6 +62,57 @@ class EngineAccess:
     credentials: str | None = None
     """Path of a credentials file."""
     tls: ssl.SSLContext | None = None
+
+
+def settings_with(settings: ClusterSettings | None, url: str) -> ClusterSettings:
+    """Return the settings of the cluster with the address of `--cluster`.
+
+    Raises:
+        ConfigError: It is no address of a NATS server.
+    """
+    from mooring.config.operation import ClusterSettings
+    from mooring.core.value import replace
+
+    try:
+        return ClusterSettings(url=(url,)) if settings is None else replace(settings, url=(url,))
+    except ConfigError as problem:
+        raise ConfigError(problem.problem.removeprefix("'url' "), place="--cluster") from None
+
+
+def engine_access(settings: ClusterSettings) -> EngineAccess:
+    """Return how to reach the engine, with the secrets behind the references.
+
+    Raises:
+        ConfigError: A reference has no value, or a certificate cannot be read.
+    """
+
+    def secret(name: str) -> str | None:
+        reference: str | None = getattr(settings, name)
+        return None if reference is None else setting_secret(reference, f"gateway.cluster.{name}")
+
+    context: ssl.SSLContext | None = None
+    if settings.tls is not None or any(url.startswith("tls:") for url in settings.url):
+        tls = settings.tls
+        try:
+            context = ssl.create_default_context(cafile=tls.ca if tls else None)
+            if tls is not None and tls.cert is not None:
+                context.load_cert_chain(tls.cert, tls.key)
+        except (OSError, ssl.SSLError) as problem:
+            raise ConfigError(
+                f"a certificate for the engine cannot be used: {problem}", place="gateway.cluster.tls"
+            ) from None
+    return EngineAccess(
+        urls=settings.url,
+        name=settings.name,
+        ttl=settings.ttl,
+        replicas=settings.replicas,
+        user=settings.user,
+        password=secret("password"),
+        token=secret("token"),
+        nkey=secret("nkey"),
+        credentials=settings.credentials,
+        tls=context,
+    )
 
 
 async def _answer(request: Coroutine[Any, Any, T]) -> T:
@@ -196,7 +250,8 @@ class NatsEngine:
         shown = str(problem) or type(problem).__name__
         if shown != self.problem:
             self.problem = shown
-            log.warning("engine: %s", shown)
+            if self.connects:  # before, `open` raises an error with it
+                log.warning("engine: %s", shown)
 
     async def _disconnected(self) -> None:
         if self.connected:

@@ -6,8 +6,6 @@ import asyncio
 import hmac
 import json
 import math
-import os
-import ssl
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
@@ -19,18 +17,16 @@ import aiohttp
 from mooring import __version__
 from mooring.auth.cipher import LoginCipher, key_secrets
 from mooring.cluster.coordinator import Coordinator, Member, NotPlaced
-from mooring.cluster.engine import EngineAccess, EngineError
+from mooring.cluster.engine import EngineError, engine_access, settings_with
 from mooring.cluster.fencing import clock
 from mooring.cluster.forward import NODE, SILENT_AFTER, PeerNode
 from mooring.cluster.logins import SharedLogins
 from mooring.cluster.nodes import NodeCluster, new_incarnation, peer_tls
 from mooring.cluster.once import PATH, PLACE, SharedOnce, check_once
 from mooring.cluster.rates import DividedLimits, ExactRate, placement_key
-from mooring.cluster.status import describe, differing
-from mooring.config import default_lookup
+from mooring.cluster.status import OPTIONS, describe, differing
 from mooring.config.logs import logger
-from mooring.config.models import ConfigSource, HostConfig
-from mooring.config.references import expand
+from mooring.config.models import HostConfig
 from mooring.core.value import Value
 from mooring.errors import ConfigError
 from mooring.gateway.auth import is_loopback
@@ -49,7 +45,7 @@ if TYPE_CHECKING:
     from mooring.host import Host
     from mooring.servers.state import ServerLease
 
-__all__ = ["EngineNodes", "configuration_hash", "engine_access", "engine_nodes"]
+__all__ = ["EngineNodes", "configuration_hash", "engine_nodes"]
 
 log = logger("mooring.cluster")
 
@@ -100,42 +96,6 @@ def configuration_hash(config: HostConfig) -> str:
     return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def engine_access(settings: ClusterSettings) -> EngineAccess:
-    """Return how to reach the engine, with the secrets behind the references.
-
-    Raises:
-        ConfigError: A reference has no value, or a certificate cannot be read.
-    """
-    lookup = default_lookup(os.environ, source=ConfigSource(scope="explicit"))
-
-    def secret(reference: str | None) -> str | None:
-        return None if reference is None else expand(reference, lookup)
-
-    context: ssl.SSLContext | None = None
-    if settings.tls is not None or any(url.startswith("tls:") for url in settings.url):
-        tls = settings.tls
-        try:
-            context = ssl.create_default_context(cafile=tls.ca if tls else None)
-            if tls is not None and tls.cert is not None:
-                context.load_cert_chain(tls.cert, tls.key)
-        except (OSError, ssl.SSLError) as problem:
-            raise ConfigError(
-                f"a certificate for the engine cannot be used: {problem}", place="gateway.cluster.tls"
-            ) from None
-    return EngineAccess(
-        urls=settings.url,
-        name=settings.name,
-        ttl=settings.ttl,
-        replicas=settings.replicas,
-        user=settings.user,
-        password=secret(settings.password),
-        token=secret(settings.token),
-        nkey=secret(settings.nkey),
-        credentials=settings.credentials,
-        tls=context,
-    )
-
-
 class SessionLease:
     """Permission of one principal's private servers to run on this node."""
 
@@ -166,19 +126,27 @@ class EngineNodes(NodeCluster):
         name: Name of this node.
         address: URL at which the others reach it.
         settings: The settings of the cluster.
+        options: Values of `status.OPTIONS` on the command line.
 
     Raises:
         ConfigError: A setting that nodes need is missing or unsafe.
     """
 
-    def __init__(self, host: Host, name: str, address: str, settings: ClusterSettings) -> None:
+    def __init__(
+        self,
+        host: Host,
+        name: str,
+        address: str,
+        settings: ClusterSettings,
+        options: Mapping[str, str | bool | None],
+    ) -> None:
         gateway = host.config.gateway
         if not gateway.key:
             raise ConfigError("a cluster needs a `gateway.key` that all nodes share", place="gateway.key")
         secrets = key_secrets(gateway.key)
         super().__init__(NodeId(name, new_incarnation()), secrets)
         self._host, self._address, self._given = host, address, gateway.cluster
-        self._is_exact = settings.exact
+        self._is_exact, self._options = settings.exact, dict(options)
         _check_plain(gateway, address)
         self._key_marks = [hmac.digest(one, b"mooring cluster", "sha256").hex()[:16] for one in secrets]
         self._hash = configuration_hash(host.config)
@@ -253,6 +221,7 @@ class EngineNodes(NodeCluster):
             "configuration": self._hash,
             "key": self._key_marks[0],
             "keys": self._key_marks,
+            **self._options,
         }
 
     def _others(self) -> dict[str, Member]:
@@ -296,16 +265,10 @@ class EngineNodes(NodeCluster):
             return []
         began = math.inf if placement.holder is None else placement.holder.epoch.revision
         mine = {**self._about(), "lease": {"epoch": began}}
-        others: list[dict[str, Any]] = []
-        for one in self._others().values():
-            known = placement.seen.get(one.name)
-            record = None if known is None else known.record
-            epoch = None if record is None else record.epoch
-            revision = 0 if known is None or record is None else known.revision
-            lease = {"epoch": epoch.revision if epoch else revision}
-            others.append({**one.about, "name": one.name, "lease": lease})
+        others = [self._compared(one) for one in self._others().values()]
         found: list[str] = []
-        for field, name in (("configuration", "another configuration"), ("key", "another `gateway.key`")):
+        named = {"configuration": "another configuration", "key": "another `gateway.key`"}
+        for field, name in {**named, **{one: f"another `{one}`" for one in OPTIONS}}.items():
             if names := ", ".join(sorted(one["name"] for one in differing(mine, others, field))):
                 found.append(f"{name} than the nodes {names}")
         return found
@@ -341,11 +304,25 @@ class EngineNodes(NodeCluster):
         state = "here" if member.name == self.me.name else "up" if peer is not None and peer.up else "down"
         return {
             "incarnation": member.incarnation,
-            "state": "draining" if member.draining else state,
+            "state": "not ready" if self._differs(member) else "draining" if member.draining else state,
             **{name: member.about.get(name) for name in ("url", "version", "configuration")},
             "heard": round(clock() - member.heard, 1),
             **({} if peer is None or peer.problem is None else {"problem": peer.problem}),
         }
+
+    def _differs(self, member: Member) -> bool:
+        """Whether a node is not ready because it differs, as `mooring cluster status` shows it."""
+        known = {one.name: self._compared(one) for one in self.coordinator.members.values()}
+        others = [one for name, one in known.items() if name != member.name]
+        return any(differing(known[member.name], others, name) for name in ("configuration", "key", *OPTIONS))
+
+    def _compared(self, member: Member) -> dict[str, Any]:
+        known = self.coordinator.placement.seen.get(member.name)
+        record = None if known is None else known.record
+        epoch = None if record is None else record.epoch
+        revision = 0 if known is None or record is None else known.revision
+        lease = {"epoch": epoch.revision if epoch else revision}
+        return {**member.about, "name": member.name, "lease": lease}
 
     def limits(self, **settings: Any) -> Limits | None:
         exact = ExactRate(self.coordinator.engine, placement_key) if self._is_exact else None
@@ -488,7 +465,12 @@ def _check_plain(gateway: GatewaySettings, address: str) -> None:
 
 
 def engine_nodes(
-    host: Host, url: str | None, name: str | None, address: str | None, listen: tuple[str, int]
+    host: Host,
+    url: str | None,
+    name: str | None,
+    address: str | None,
+    listen: tuple[str, int],
+    options: Mapping[str, str | bool | None],
 ) -> EngineNodes | None:
     """Return the nodes of the engine that `--cluster` or the configuration names; None without one.
 
@@ -498,17 +480,17 @@ def engine_nodes(
         name: `--node`.
         address: `--address`.
         listen: Address and port of this node.
+        options: Values of `status.OPTIONS` on the command line.
 
     Raises:
         ConfigError: A setting that nodes need is missing or unsafe.
     """
-    from mooring.config.operation import ClusterSettings
     from mooring.core.value import replace
 
     gateway = host.config.gateway
     settings = gateway.cluster
     if url is not None:
-        settings = ClusterSettings(url=(url,)) if settings is None else replace(settings, url=(url,))
+        settings = settings_with(settings, url)
     if settings is None:
         return None
     if address is not None:
@@ -521,7 +503,7 @@ def engine_nodes(
         raise ConfigError(
             "this node needs a name: start it with `--node NAME`, or set `gateway.node`", place="gateway.node"
         )
-    return EngineNodes(host, gateway.node, settings.address or _address(gateway, listen), settings)
+    return EngineNodes(host, gateway.node, settings.address or _address(gateway, listen), settings, options)
 
 
 def _address(gateway: GatewaySettings, listen: tuple[str, int]) -> str:

@@ -294,6 +294,7 @@ class StaticNodes(NodeCluster):
         super().__init__(NodeId(mine, new_incarnation()), key_secrets(settings.key))
         self._nodes = settings.nodes
         _check_plain(settings)
+        _check_addresses(settings.nodes)
         self.peers = {
             name: PeerNode(name, url, ssl=ssl.get(name, True))
             for name, url in settings.nodes.items()
@@ -378,6 +379,20 @@ def _check_plain(settings: GatewaySettings) -> None:
                 f"node {name!r} would get tokens of clients over plain HTTP; use https, or set "
                 "`gateway.plain_nodes: true` if the network between the nodes is encrypted",
                 place=f"gateway.nodes.{name}",
+            )
+
+
+def _check_addresses(nodes: Mapping[str, str]) -> None:
+    """Refuse a URL that two nodes have: requests for one of them would reach the other."""
+    known: dict[tuple[str | None, int | None], str] = {}
+    for name, url in nodes.items():
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        first = known.setdefault((parts.hostname, port), name)
+        if first != name:
+            raise ConfigError(
+                f"nodes {first!r} and {name!r} have the same URL ({url}). Give each node its own",
+                place="gateway.nodes",
             )
 
 

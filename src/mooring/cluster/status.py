@@ -11,8 +11,10 @@ from mooring.cluster.coordinator import SETTLED, owner_of, read_lease
 from mooring.cluster.engine import EngineAccess, NatsEngine
 from mooring.cluster.placement import Epoch, LeaseRecord, LeaseRules
 
-__all__ = ["cluster_status", "describe", "differing"]
+__all__ = ["OPTIONS", "cluster_status", "describe", "differing"]
 
+OPTIONS = ("--style", "--discovery", "--sse", "--no-lock")
+"""Options of `mooring serve` that change what clients see; nodes announce them."""
 MAX_OWNERS = 1000
 """Owners that are listed; all of them are counted."""
 
@@ -75,13 +77,10 @@ async def describe(engine: NatsEngine, heard: set[tuple[str, str]]) -> dict[str,
     live = [node for node in nodes if node["state"] in ("live", "draining")]
     for node in nodes:
         others = [one for one in live if one is not node]
-        node["drift"] = [
-            name
-            for name in ("configuration", "key", "version")
-            if node in live and differing(node, others, name)
-        ]
+        fields = ("configuration", "key", "version", *OPTIONS) if node in live else ()
+        node["drift"] = [name for name in fields if differing(node, others, name)]
     for node in nodes:
-        if {"configuration", "key"} & set(node["drift"]):  # it claims nothing; see `EngineNodes`
+        if set(node["drift"]) - {"version"}:  # it claims nothing; see `EngineNodes`
             node["state"] = "not ready"
     current = {node["name"]: node for node in nodes}
     for row in rows:
@@ -110,6 +109,7 @@ def _node(
         "configuration": about.get("configuration"),
         "key": about.get("key"),
         "keys": about.get("keys", []),
+        **{name: about[name] for name in OPTIONS if name in about},
         "lease": {"epoch": epoch.revision, "revision": revision, "renewals": record.beat},
         "owned": owned.get(record.node, 0),
     }
@@ -125,7 +125,8 @@ def differing(
         others: The same of the other nodes.
         field: What to compare. Of two keys, the first seals and both open.
     """
-    same = {mine[field], *(mine.get("keys", ()) if field == "key" else ())}
+    others = [one for one in others if field in one or field not in OPTIONS]  # earlier versions have none
+    same = {mine.get(field), *(mine.get("keys", ()) if field == "key" else ())}
     found = [one for one in others if one.get(field) not in same]
     agreeing = 1 + len(others) - len(found)
     youngest = all(one["lease"]["epoch"] <= mine["lease"]["epoch"] for one in found)

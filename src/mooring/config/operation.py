@@ -139,14 +139,14 @@ class MetricsSettings(Settings):
 def _engine_urls(value: object) -> tuple[str, ...]:
     known = (some_text(value),) if isinstance(value, str) else list_of_text(value)
     for url in known:
+        if "@" in url:  # first: the other message shows the address
+            raise ValueError(
+                "must not hold credentials; use 'user' and 'password', or 'token', with references"
+            )
         parts = urlsplit(url)
         if parts.scheme not in ("nats", "tls") or not parts.hostname:
             raise ValueError(
-                f"{shown(parts.scheme)} is no address of a NATS server, such as nats://10.0.0.5:4222"
-            )
-        if parts.username is not None or parts.password is not None:
-            raise ValueError(
-                "must not hold credentials; use 'user' and 'password', or 'token', with references"
+                f"must be the address of a NATS server, such as nats://10.0.0.5:4222, not {shown(url)}"
             )
     if not known:
         raise ValueError("must name at least one server, such as nats://10.0.0.5:4222")

@@ -180,6 +180,7 @@ async def refusal(response: aiohttp.ClientResponse, *, session: bool, redact: Re
             )
     elif status == 421:  # it is not for this server: a new connection may lead to the right one
         kind, outcome = "refused", "not sent"
+        message = _plain_error(text) or message
     elif session and (status == 404 or (status == 400 and "session" in text.lower())):
         kind, outcome = "session", "not sent"
         message = f"the session has expired (HTTP {status})"
@@ -225,6 +226,16 @@ def _words(status: int, text: str) -> str:
     shown = " ".join(text.split())[:SHOWN]
     plain = f": {shown}" if shown and "<" not in shown[:1] else ""
     return f"HTTP {status}{plain}"
+
+
+def _plain_error(text: str) -> str | None:
+    """Return the text of `{"error": "…"}`, which gateways of this project answer with."""
+    try:
+        message = decode(text.encode())
+    except ValueError:
+        return None
+    error = cast("dict[str, Any]", message).get("error") if isinstance(message, dict) else None
+    return error if isinstance(error, str) else None
 
 
 def _rpc_error(text: str) -> tuple[int, str, Any] | None:
