@@ -390,6 +390,45 @@ async def test_a_node_with_another_configuration_claims_nothing_from_its_start_o
         assert code == 1
 
 
+async def test_a_node_that_differs_claims_nothing_after_the_engine_was_gone_for_longer_than_a_lease(
+    tmp_path: Path,
+) -> None:
+    """It is the first node that reaches the engine again."""
+    async with engine_nodes(tmp_path, 2) as cluster:
+        _, pid, client = await placed(cluster)
+        file = tmp_path / "other.json"
+        file.write_text(cluster.file.read_text().replace('"drain": 5', '"drain": 6'))
+        [port] = free_ports(1)
+        node = cluster.node("c", port, cluster.engine.port, file=file)
+        cluster.nodes.nodes.append(node)
+        node.start()
+        try:
+            await until(lambda: listens(port), 30)
+            await joined(cluster, 2, 3)
+            for proxy in cluster.proxies:
+                proxy.cut()
+            cluster.engine.kill()
+            await until(lambda: not alive(pid), TTL + 10)
+            await asyncio.sleep(TTL)  # the leases of all nodes end
+            await cluster.engine.start()
+            async with asyncio.timeout(30):
+                while (await cluster.state(2))["lease"] is None:
+                    await asyncio.sleep(0.02)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TTL / 2):  # after `TTL` it is the only node
+                    await first_answer(cluster.nodes.through(client, 2))
+            state = await cluster.state(2)
+            assert state["owned"] == 0
+            assert state["problems"] == ["another configuration than the nodes a, b"]
+            for proxy in cluster.proxies:
+                proxy.heal()
+            await first_answer(client)
+            assert (await cluster.state(2))["owned"] == 0
+        finally:
+            await asyncio.to_thread(node.end)
+            cluster.nodes.nodes.remove(node)
+
+
 def listens(port: int) -> bool:
     with socket.socket() as client:
         return client.connect_ex(("127.0.0.1", port)) == 0

@@ -226,6 +226,12 @@ def lookup(path: str, context: dict[str, Any]) -> Any:
     return value
 
 
+def holds(condition: str, context: dict[str, Any]) -> bool:
+    """Whether the condition of an `if` is true."""
+    larger = re.fullmatch(r"gt \(int (\S+)\) (\d+)", condition)
+    return lookup(larger[1], context) > int(larger[2]) if larger else bool(lookup(condition, context))
+
+
 def piped(text: str, context: dict[str, Any]) -> str:
     """The value of an expression, with the functions that our templates use."""
     first, *more = [part.strip() for part in text.split("|")]
@@ -257,7 +263,7 @@ def rendered(template: str, context: dict[str, Any]) -> list[dict[str, Any]]:
             out.append(text.rstrip(" \n\t") if trimmed else text)
         word = action.strip("- ")
         if word.startswith("if "):
-            shown.append(shown[-1] and bool(lookup(word.removeprefix("if "), context)))
+            shown.append(shown[-1] and holds(word.removeprefix("if "), context))
         elif word == "else":
             shown[-1] = not shown[-1] and shown[-2]
         elif word == "end":
@@ -295,6 +301,15 @@ def test_the_chart_renders_to_a_configuration_that_we_accept(more: bool, tmp_pat
     assert container["livenessProbe"]["httpGet"]["path"] == "/health"
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert "claimName" in str(pod["spec"]["volumes"]) or not more
+    for replicas in (1, 2) if more else ():
+        values["replicas"] = replicas
+        [ingress] = [
+            one
+            for one in rendered((chart / "templates" / "gateway.yaml").read_text(), context)
+            if one["kind"] == "Ingress"
+        ]
+        hashed = [text for name, text in ingress["metadata"]["annotations"].items() if "hash" in name]
+        assert hashed == (["$remote_addr"] if replicas > 1 else [])
     helm = shutil.which("helm")
     if helm is not None:
         subprocess.run([helm, "lint", str(chart)], check=True, capture_output=True)

@@ -141,7 +141,8 @@ class Coordinator:
         self.me = me
         self.rules = LeaseRules(ttl=access.ttl)
         self.placement = Placement(node=me.name, incarnation=me.incarnation, rules=self.rules)
-        self.engine = NatsEngine(access, self._connected, self._wake_up)
+        self._wake, self._reached = asyncio.Event(), 0.0  # when the engine was reached
+        self.engine = NatsEngine(access, self._connected, self._wake.set)
         self.watchdog = Watchdog(self._watchdog_ended)
         self.members: dict[str, Member] = {}
         self.fenced = 0
@@ -153,7 +154,6 @@ class Coordinator:
         """Why keys have no owner yet."""
         self._moved: dict[NodeId, float] = {}
         """Nodes that refused a request for a key that their record names, and when."""
-        self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._flights: dict[str, asyncio.Lock] = {}
         self._routes: dict[str, Holder] = {}
@@ -236,6 +236,7 @@ class Coordinator:
     # --- the own lease --------------------------------------------------------------------------
 
     async def _connected(self, generation: str) -> None:
+        self._reached = clock()
         value, _ = await self.engine.read("owners", SETTLED)
         settled = value is not None and value.decode("utf-8", "replace") == generation
         self._perform(self.placement.engine(generation, settled=settled, now=clock()))
@@ -253,9 +254,6 @@ class Coordinator:
                 while not others <= self.members.keys():  # noqa: ASYNC110 (they come one by one)
                     await asyncio.sleep(0.02)
         self._acquainted = True
-
-    def _wake_up(self) -> None:
-        self._wake.set()
 
     def _watchdog_ended(self) -> None:
         """Without a watchdog a stopped node would not be fenced: give up the lease and begin a new one."""
@@ -381,7 +379,9 @@ class Coordinator:
             self._on_members()
 
     def _expire_members(self) -> None:
-        oldest = clock() - self.rules.ttl
+        """Forget nodes that were silent for `ttl` while the engine was reachable."""
+        if not self.engine.connected or self._reached > (oldest := clock() - self.rules.ttl):
+            return
         late = [name for name, one in self.members.items() if one.heard < oldest and name != self.me.name]
         for name in late:
             del self.members[name]
@@ -488,7 +488,7 @@ class Coordinator:
             if written is None:
                 await self._look(node)
             else:
-                self._seen(node, decision.record, {}, written)
+                self._perform(self.placement.lease_seen(node, decision.record, written, clock()))
                 if decision.record.ended:
                     log.warning("the lease of node %s has ended; its keys are placed again", node)
             return None
