@@ -15,6 +15,7 @@ import os
 import platform
 import re
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
@@ -297,6 +298,84 @@ async def sessions(folder: Path, seconds: float) -> list[str]:
         ]
 
 
+ENGINE_KEYS = 50_000
+
+
+async def engine(folder: Path, seconds: float) -> list[str]:
+    """What a key of an owner costs: one nats-server with file storage, one node that claims and reads."""
+    from mooring.cluster.engine import EngineAccess, NatsEngine
+    from mooring.cluster.placement import LeaseRules
+
+    async def connected(_generation: str) -> None:
+        return
+
+    port, here = free_port(), psutil.Process()
+    program = str(Path(sys.executable).with_name("nats-server"))
+    words = [program, "-js", "-a", "127.0.0.1", "-p", str(port), "-sd", str(folder / "js")]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: ASYNC220
+    server = psutil.Process(process.pid)
+    nats = NatsEngine(EngineAccess(urls=(f"nats://127.0.0.1:{port}",)), connected, lambda: None)
+    try:
+        while not _listens(port):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        await nats.open()
+        numbers, value = itertools.count(), b"x" * 170  # about an owner record
+
+        async def claim() -> float:
+            started = time.perf_counter()
+            assert await nats.write("owners", f"key.{next(numbers)}", value, 0) is not None
+            return time.perf_counter() - started
+
+        before = cpu([here]), cpu([server])
+        times = [await claim() for _ in range(3000)]
+        after = cpu([here]), cpu([server])
+        node, own = ((end - begin) / len(times) * 1e6 for begin, end in zip(before, after, strict=True))
+        memory, disk = server.memory_info().rss, _size(folder / "js")
+        claims = await _rate(claim, ENGINE_KEYS)
+        memory, disk = server.memory_info().rss - memory, _size(folder / "js") - disk
+        reading = itertools.cycle(range(3000))
+        reads = await _rate(lambda: nats.read("owners", f"key.{next(reading)}"), 20_000)
+    finally:
+        await nats.close()
+        process.terminate()
+        process.wait(10)
+    rules = LeaseRules()
+    return [
+        f"One nats-server with file storage, one node: {len(times):,} claims one after another, then "
+        f"{ENGINE_KEYS:,} with 64 in flight. A record has {len(value)} bytes. By default a lease is renewed "
+        f"every {rules.renew:g} s and repeated in a heartbeat every {rules.heartbeat:g} s.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| a claim, p50 | {statistics.median(times) * 1000:.2f} ms |",
+        f"| CPU of a claim: node, engine | {node:.0f} µs, {own:.0f} µs |",
+        f"| claims, reads of owners per second, 64 in flight | {claims:,.0f}, {reads:,.0f} |",
+        f"| memory, disk of the engine per key | {memory / ENGINE_KEYS / 1024:.1f} KiB, "
+        f"{disk / ENGINE_KEYS / 1024:.1f} KiB |",
+    ]
+
+
+async def _rate(work: Callable[[], Awaitable[object]], count: int) -> float:
+    """How often something is done per second, 64 at once."""
+    started, left = time.perf_counter(), iter(range(count))
+
+    async def some() -> None:
+        for _ in left:
+            await work()
+
+    await asyncio.gather(*(some() for _ in range(64)))
+    return count / (time.perf_counter() - started)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
 async def others(folder: Path, seconds: float) -> list[str]:
     """What one process of other gateways does, from the last run of the gateway benchmark."""
     known = json.loads(RESULTS.with_name("gateways.json").read_text())
@@ -318,6 +397,7 @@ PARTS: dict[str, tuple[str, Part]] = {
     "nodes": ("Nodes", nodes_table),
     "workers": ("Workers", workers_table),
     "sessions": ("Sessions", sessions),
+    "engine": ("The engine", engine),
     "others": ("Other gateways", others),
 }
 
