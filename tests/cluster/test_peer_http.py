@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
@@ -128,6 +130,25 @@ async def test_a_node_that_has_ended_is_told_from_one_that_cannot_be_reached() -
     with pytest.raises(NotConnected) as caught:
         await PeerConnections("http://name.invalid:80", None, True).take(5)
     assert not caught.value.ended
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no way to ask a socket for its end")
+async def test_a_connection_whose_end_the_loop_has_not_read_yet_gets_no_request() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        connections = PeerConnections(url, None, True)
+        first = await connections.take(5)
+        served, _ = listener.accept()
+        asking = asyncio.create_task(first.ask(HEAD, None))
+        assert await asyncio.to_thread(served.recv, 100) == HEAD
+        served.sendall(SHORT)
+        assert (await asking).body == b"hello"
+        connections.give_back(first)
+        served.close()  # nothing of the loop runs until a connection is asked for
+        second = await connections.take(5)
+        assert second is not first
+        connections.give_back(second)
+        connections.close()
 
 
 async def test_a_node_that_has_left_is_not_asked_any_more() -> None:

@@ -317,8 +317,9 @@ async def test_a_question_that_is_never_answered_keeps_no_other_client_from_bein
             assert (await gone.call("test_elicitation", QUESTION)).result["resultType"] == "input_required"
         else:
             body, headers = gone.message("tools/call", {"name": "test_elicitation", "arguments": QUESTION}, 5)
-            reading = asyncio.create_task(first_question(gone, body, headers))
-            await until(lambda: here.serving.gateway.under_way == 1)
+            heard = asyncio.Event()
+            reading = asyncio.create_task(unanswered(gone, body, headers, heard))
+            await asyncio.wait_for(heard.wait(), 20)
         for _ in range(2):
             client = await here.caller(modern=False, capabilities=ABLE)
             asked, answer = await answering(client, "test_elicitation", ACCEPTED)
@@ -331,11 +332,11 @@ async def test_a_question_that_is_never_answered_keeps_no_other_client_from_bein
             reading.cancel()
 
 
-async def first_question(client: Caller, body: Any, headers: dict[str, str]) -> None:
-    """Hold the stream of a call, and answer nothing."""
+async def unanswered(client: Caller, body: Any, headers: dict[str, str], heard: asyncio.Event) -> None:
+    """Hold the stream of a call, say when a question has come, and answer nothing."""
     async with client.stream(body, headers) as messages:
         async for _ in messages:
-            pass
+            heard.set()
 
 
 async def test_an_answer_that_no_call_waits_for_gets_no_advice_to_call_again(serving: Any) -> None:

@@ -7,8 +7,10 @@ Responses are those of a server of this project, so only their framing matters: 
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import ssl
+import sys
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
@@ -107,6 +109,16 @@ class _PeerConnection(asyncio.Protocol):
         part of the next one."""
         read = self._complete and not self._parts
         return self.usable and read and not self._lost and not self.transport.is_closing()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the other node has ended this idle connection, also if the event loop does not know it
+        yet: a request that is sent then is lost, and may have had effects for all that its sender knows."""
+        if sys.platform == "win32":
+            return False
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket"), select.POLLIN)
+        return bool(poll.poll(0))
 
     async def next_part(self) -> bytes | None:
         while not self._parts:
@@ -288,7 +300,7 @@ class PeerConnections:
         oldest = time.monotonic() - IDLE
         while self._idle:
             connection = self._idle.pop()
-            if connection.reusable and connection.since > oldest:
+            if connection.reusable and connection.since > oldest and not connection.ended:
                 return connection
             self.drop(connection)
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import shutil
 import signal
 import sys
@@ -76,7 +77,6 @@ class WorkerNodes(NodeCluster):
         self._sessions = counts.SharedSessions(self._table)
         self._retired = Retired(folder)
         requests.shared_gate = partial(counts.SharedGate, folder)
-        self._parent = os.getppid()
 
     def check(self, config: HostConfig, default_profile: ProfileSettings) -> None:
         if config.gateway.nodes:
@@ -92,7 +92,7 @@ class WorkerNodes(NodeCluster):
         if self._routes is not None:
             self._retired.note(self.me.incarnation, self._routes.own_metrics())
         await super().stop()
-        if os.getppid() != self._parent:  # it was killed and cannot clean up
+        if _parent_ended():  # it was killed and cannot clean up
             for _ in range(10):
                 if _removed(self.folder):
                     break
@@ -233,6 +233,14 @@ def _about(account: str) -> str:
 def home_of(names: tuple[str, ...], key: str) -> str:
     """Return the name that keeps what belongs to a key: the same for the same names (rendezvous hashing)."""
     return max(names, key=lambda name: sha256(f"{name}\0{key}".encode()).digest())
+
+
+def _parent_ended() -> bool:
+    """Whether the process that started this worker is gone: it alone holds the other end of standard input.
+    The parent's id is no sign, it stays for a moment after the end of standard input."""
+    poll = select.poll()
+    poll.register(sys.stdin.fileno(), 0)
+    return bool(poll.poll(0))
 
 
 def _removed(folder: str) -> bool:
