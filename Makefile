@@ -20,7 +20,7 @@ SCHEDULES ?= 10000
 PAGES := tests/console/browser
 SOURCES := modules.test.mjs "../../../src/mooring/console/static/**/*.{js,css,ts,html}"
 
-.PHONY: chromium help demo test test-pythons test-uvloop check house format bench soak mutation nightly test-lowest \
+.PHONY: chromium help demo test test-pythons test-uvloop test-wine check house format bench soak mutation nightly test-lowest \
 	test-reference test-providers test-adapters lock clean conformance fuzz-policy test-clients bench-gateway \
 	soak-gateway test-asgi test-scripts bench-scripts test-remote-login test-apps test-browser soak-gateway-team conformance-short \
 	test-cluster soak-cluster bench-tools bench-cluster simulation \
@@ -42,6 +42,11 @@ test-pythons: $(READY)  ## Run the tests on other versions of Python, installed 
 test-uvloop: $(READY)  ## Run the tests that talk to servers on uvloop
 	MOORING_TEST_LOOP=uvloop $(BIN)/python -m pytest -n $(JOBS) --inline-snapshot=disable \
 		tests/interaction tests/faults tests/transport tests/gateway
+
+test-wine: $(READY)  ## A smoke test of the Windows side under Wine; installs Debian's wine and mingw if missing (root)
+	@command -v wine > /dev/null && command -v x86_64-w64-mingw32-gcc > /dev/null || { apt-get update -qq && \
+		apt-get install -y -qq --no-install-recommends wine wine64 gcc-mingw-w64-x86-64 > /dev/null; }
+	$(BIN)/python scripts/test_wine.py
 
 check: $(READY)  ## Lint, types, import contracts, file sizes, figures of the code base
 	$(BIN)/ruff check .

@@ -266,3 +266,11 @@ def test_cost_counts_the_tools_of_two_servers_with_the_same_tool_names(ran, conf
     assert twice["styles"]["raw"] == once["styles"]["raw"]  # there one of the two is shown
     assert twice["styles"]["double"] > once["styles"]["double"] * 1.9
     assert ran("cost", "--config", config({"notes": "notes", "more": "notes"})).returncode == 0
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "ascii"])
+def test_a_document_is_json_whatever_the_encoding_of_standard_output(piped, config, encoding) -> None:
+    words = ("call", "mcp_notes_write_note", "title=\xe9\u2713\U0001f6a2", "text=a")
+    done = piped(*words, "--json", "--config", config({"notes": "notes"}), PYTHONIOENCODING=encoding)
+    assert done.stdout.isascii()
+    assert document(done)["text"] == "Saved note: \xe9\u2713\U0001f6a2"

@@ -265,6 +265,25 @@ async def test_the_command_serves_a_host_on_standard_input_and_output(hosting: A
         assert status.protocol == "2026-07-28"
 
 
+async def test_standard_streams_that_the_event_loop_cannot_wait_for_are_used_in_threads(
+    hosting: Any, tmp_path: Path
+) -> None:
+    from mooring import ServerConfig
+
+    program = (
+        "import sys; from mooring.gateway import stdio; from mooring.cli.app import main\n"
+        "stdio._can_wait_for = lambda file: False\n"  # as on Windows
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    words = ("--config", configured(tmp_path), "--no-lock", "serve", "--stdio", "--style", "raw")
+    env = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    gateway = ServerConfig(name="gw", command=sys.executable, args=("-c", program, *words), env=env)
+    async with hosting(gateway, style="raw", lock=False) as host:
+        texts = [str(n) * 20_000 for n in range(10)]
+        results = await asyncio.gather(*(host.call("echo", {"text": text}) for text in texts))
+        assert [result.structured for result in results] == [{"text": text} for text in texts]
+
+
 def conversation(calls: int) -> str:
     """What a handshake client says from its first word to its last, without waiting for an answer."""
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}

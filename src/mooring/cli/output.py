@@ -155,9 +155,10 @@ class Output:
         self.reported = ""
         """The last error on standard error."""
         for stream in (sys.stdout, sys.stderr):
-            # A symbol must not raise an error in a locale without UTF-8.
+            # A symbol must not raise an error in a locale without UTF-8. Programs that read a pipe expect
+            # UTF-8, but on Windows a pipe has the encoding of the console.
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")
+                stream.reconfigure(encoding=_pipe_encoding(stream.isatty()), errors="backslashreplace")
 
     @property
     def width(self) -> int | None:
@@ -179,12 +180,12 @@ class Output:
 
     def document(self, value: Any, *, indent: int | None = 2) -> None:
         """Write the JSON document of `--json`. Without `indent` it is one line, for programs that read on."""
-        self.line(clean_json(json.dumps(value, ensure_ascii=False, indent=indent)))
+        self.line(_json(value, indent=indent))
         self.wrote = "document"
 
     def json_line(self, value: Any) -> None:
         """Write one JSON document on a line, for commands that stream."""
-        self.line(clean_json(json.dumps(value, ensure_ascii=False)))
+        self.line(_json(value))
         self.wrote = "lines"
 
     def flush(self) -> None:
@@ -223,6 +224,18 @@ class Output:
         sys.stdout.flush()
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
+
+
+def _pipe_encoding(terminal: bool) -> str | None:
+    """The encoding to set on a standard stream; None to keep the one it has."""
+    chosen = terminal or "PYTHONIOENCODING" in os.environ
+    return "utf-8" if sys.platform == "win32" and not chosen else None
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    """The value as JSON; in ASCII if standard output has another encoding than UTF-8, which JSON requires."""
+    encoding = (sys.stdout.encoding or "utf-8").replace("-", "").lower()
+    return clean_json(json.dumps(value, ensure_ascii=encoding != "utf8", indent=indent))
 
 
 MAX_UNREAD = 2**20

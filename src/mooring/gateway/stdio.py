@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
+from mooring.concurrency import in_own_thread
 from mooring.core.types import EMPTY
 from mooring.gateway.app import Gateway
 from mooring.gateway.clients import ANONYMOUS, Client, Outbox, Principal, TooManySessions
@@ -308,10 +309,10 @@ async def serve_stdio(gateway: Gateway) -> None:
 
 
 async def _reader(limit: int) -> asyncio.StreamReader:
-    """Return standard input as a stream; a thread reads it if it is a file."""
+    """Return standard input as a stream; a thread reads it if the event loop cannot wait for it."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=limit)
-    if _is_stream(0):
+    if _can_wait_for(0):
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(0, "rb", 0))
         return reader
 
@@ -336,11 +337,17 @@ async def _reader(limit: int) -> asyncio.StreamReader:
 async def _writer(file: int) -> tuple[Callable[[bytes], Awaitable[None]], Callable[[], None]]:
     """Return the functions that write to a descriptor and close it."""
     loop = asyncio.get_running_loop()
-    if not _is_stream(file):
+    if not _can_wait_for(file):
 
-        async def write_file(data: bytes) -> None:
+        def write_all(data: bytes) -> None:
             while data:
                 data = data[os.write(file, data) :]
+
+        async def write_file(data: bytes) -> None:
+            if _is_stream(file):  # its reader may be slow
+                await in_own_thread(write_all, data)
+            else:
+                write_all(data)
 
         return write_file, lambda: os.close(file)
     transport, protocol = await loop.connect_write_pipe(
@@ -356,9 +363,14 @@ async def _writer(file: int) -> tuple[Callable[[bytes], Awaitable[None]], Callab
 
 
 def _is_stream(file: int) -> bool:
-    """Whether the event loop can wait for this descriptor, which it cannot for files."""
+    """Whether the descriptor is a pipe, a socket or a terminal, and not a file."""
     mode = os.fstat(file).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(file)
+
+
+def _can_wait_for(file: int) -> bool:
+    """Whether the event loop can wait for this descriptor: not for files, and on Windows for none."""
+    return sys.platform != "win32" and _is_stream(file)
 
 
 async def _read(reader: asyncio.StreamReader, server: StdioServer, most: int | None = None) -> None:
