@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mooring import Event, StateChanged
@@ -60,9 +61,9 @@ class Ledger:
                 return bucket * BUCKET
         return self.worst
 
-    def check_ends(self, lags: list[float]) -> None:
-        """`lags`: by how much the loop came late, at each tick. While the machine stood still nobody could
-        end a call; a loop that is late time and again is another matter."""
+    def check_ends(self, lags: Sequence[float]) -> None:
+        """`lags`: seconds that the loop was late, at each tick. While the machine stood still no call could
+        end; a loop that is late again and again is a breach."""
         if missing := self.outcomes.count(0):
             self.breach(f"{missing} calls never ended")
         allowed = TOLERANCE + max(lags)
