@@ -31,7 +31,7 @@ __declspec(dllexport) BOOL WINAPI ProcessPrng(PBYTE data, SIZE_T size) {
 }
 """
 ENVIRONMENT = {**os.environ, "WINEPREFIX": str(HOME / "prefix"), "WINEDEBUG": "-all"}
-PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+PIP = (sys.executable, "-m", "pip", "--quiet", "--quiet", "--disable-pip-version-check")
 
 
 def run(*command: str | Path) -> None:
