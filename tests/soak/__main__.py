@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from array import array
+from collections import deque
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -36,6 +37,9 @@ class Soak:
         ticks = int((seconds + LONGEST + 60) / TICK)
         self.times, self.lags, self.sizes = (array("d", bytes(8 * ticks)) for _ in range(3))
         self.ticks = 0
+        self._due = time.monotonic()
+        self._stalls = deque([(0.0, 0.0)], maxlen=200)
+        """Recent times, and the seconds that the loop had been late in all until then."""
         self.fresh_after = 0.0
         self.faults: dict[str, int] = {}
         self._stop = asyncio.Event()
@@ -93,6 +97,7 @@ class Soak:
             self.ledger.end(n, "cancelled", "cancelled", 0.0)
             return
         overshoot = time.monotonic() - started - deadline
+        overshoot -= self._stalled_since(started + deadline)
         if result.error is None:
             wanted = {"effect": f"done {n}", "echo": str(n)}.get(tool, result.text)
             if result.is_error or result.text != wanted:
@@ -111,11 +116,17 @@ class Soak:
     async def _watch_process(self) -> None:
         started = time.monotonic()
         while True:
-            due = time.monotonic() + TICK
+            self._due = time.monotonic() + TICK
             await asyncio.sleep(TICK)
             now, n = time.monotonic(), self.ticks
-            self.times[n], self.lags[n], self.sizes[n] = now - started, now - due, rss()
+            self.times[n], self.lags[n], self.sizes[n] = now - started, now - self._due, rss()
+            self._stalls.append((now, self._stalls[-1][1] + self.lags[n]))
             self.ticks += 1
+
+    def _stalled_since(self, moment: float) -> float:
+        """Seconds for which the loop stood still since then: no call can end meanwhile."""
+        before = next((total for at, total in reversed(self._stalls) if at <= moment), 0.0)
+        return self._stalls[-1][1] - before + max(time.monotonic() - self._due, 0.0)
 
     async def _check_catalog(self, host: Host, mischief: Mischief) -> None:
         for name in self.servers.names:
