@@ -263,7 +263,14 @@ def test_a_name_twice_in_a_list_keeps_the_first(tmp_path: Path) -> None:
 def test_an_entry_of_a_list_that_is_no_mapping_is_skipped_and_the_others_are_used(
     place: str, tmp_path: Path
 ) -> None:
-    entries = [{"name": "a", "command": "x"}, None, 3, "uvx x", {"command": "y"}, {"name": "b", "command": "z"}]
+    entries = [
+        {"name": "a", "command": "x"},
+        None,
+        3,
+        "uvx x",
+        {"command": "y"},
+        {"name": "b", "command": "z"},
+    ]
     data: Any = {"servers": entries} if place == "config.servers" else entries
     host = read(tmp_path / "mcp.json", {place.partition(".")[0]: data})
     assert commands(host) == {"a": "x", "b": "z"}

@@ -337,7 +337,9 @@ async def test_a_wrong_rule_in_an_unapproved_file_does_not_keep_the_users_own_se
         assert not (await host.call("mcp_mine_pid", timeout=20)).is_error
 
 
-async def test_a_wrong_rule_in_an_unapproved_file_does_not_stop_changes_of_the_users_own(place: Place) -> None:
+async def test_a_wrong_rule_in_an_unapproved_file_does_not_stop_changes_of_the_users_own(
+    place: Place,
+) -> None:
     place.write({"mcpServers": {"theirs": ENTRY}})
     async with place.host() as host:
         assert not (await host.call("mcp_mine_pid", timeout=20)).is_error
