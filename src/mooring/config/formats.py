@@ -419,7 +419,7 @@ def _named(shape: FileShape, place: str, items: list[object]) -> list[tuple[str,
     entries: list[tuple[str, object]] = []
     word = "alias" if place == "config.servers" else "name"
     for position, given in enumerate(items, 1):
-        item = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+        item = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {})
         name = item.get("name") or item.get("alias")
         if not isinstance(given, Mapping):
             shape.wrong(f"entry {position} must be a mapping, not {kind(given)}", place=place)
