@@ -259,6 +259,30 @@ def test_a_name_twice_in_a_list_keeps_the_first(tmp_path: Path) -> None:
     assert "server 'a': is defined twice in this file; keep one" in str(host.warnings[0])
 
 
+@pytest.mark.parametrize("place", ["servers", "mcpServers", "config.servers"])
+def test_an_entry_of_a_list_that_is_no_mapping_is_skipped_and_the_others_are_used(
+    place: str, tmp_path: Path
+) -> None:
+    entries = [
+        {"name": "a", "command": "x"},
+        None,
+        3,
+        "uvx x",
+        {"command": "y"},
+        {"name": "b", "command": "z"},
+    ]
+    data: Any = {"servers": entries} if place == "config.servers" else entries
+    host = read(tmp_path / "mcp.json", {place.partition(".")[0]: data})
+    assert commands(host) == {"a": "x", "b": "z"}
+    found = [f"{warning.field}: {warning.message}" for warning in host.warnings]
+    assert [text for text in found if "must be a mapping" in text] == [
+        f"{place}: entry 2 must be a mapping, not nothing",
+        f"{place}: entry 3 must be a mapping, not a number",
+        f"{place}: entry 4 must be a mapping, not text",
+    ]
+    assert len(found) == 4
+
+
 def test_a_byte_order_mark_is_no_hindrance(tmp_path: Path) -> None:
     assert commands(read(tmp_path / "mcp.json", '\ufeff{"servers": {"a": {"command": "x"}}}')) == {"a": "x"}
 

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from mooring import Host, ServerConfig, ServerLost
+from mooring.transport.base import MAX_INBOUND
 from mooring.transport.limits import MESSAGES, FloodLimit
+from tests.lab.http import HttpLab
 from tests.lab.stdio import cue, lab_server
 from tests.lab.wait import until
 
@@ -179,6 +182,27 @@ async def test_a_flood_on_stderr_slows_the_one_who_writes_it(flood: str, hosting
             assert sorted(times)[25] < 0.2
             trigger.cancel()
             await asyncio.gather(trigger, return_exceptions=True)
+
+
+async def test_responses_that_a_server_does_not_accept_are_limited_in_number(hosting: Any) -> None:
+    released = asyncio.Event()
+
+    async def hang(request: web.Request, message: dict[str, Any]) -> web.Response:
+        await released.wait()
+        return web.Response(status=202)
+
+    async with HttpLab(era="legacy") as lab:
+        lab.faults["answer"] = hang
+        async with hosting(lab.config()) as host:
+            await lab.until(lambda: "GET" in lab.methods())
+            for number in range(4 * MAX_INBOUND):
+                lab.announce({"jsonrpc": "2.0", "id": f"ping-{number}", "method": "ping"})
+            listed = lab.methods().count("tools/list")
+            lab.announce({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            await lab.until(lambda: lab.methods().count("tools/list") > listed, 30)  # all pings were read
+            assert 0 < lab.methods().count("answer") <= MAX_INBOUND
+            assert not (await host.call("mcp_web_echo", {"text": "x"}, timeout=20)).is_error
+            released.set()
 
 
 async def test_a_burst_of_thousands_of_notices_is_no_flood(hosting: Any) -> None:

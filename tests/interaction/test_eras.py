@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from mooring import Answer, ConfigError, Elicitation, ServerConfig
 from tests.lab.eras import DUALS, dual_at
+from tests.lab.http import HttpLab
 from tests.lab.libraries import HttpLibrary, library_server
 from tests.lab.stdio import lab_server
 
@@ -173,6 +175,42 @@ async def test_servers_of_every_kind_connect_to_a_host_that_can_be_asked(era: st
     async with hosting(lab_server(era=era), on_elicit=Person()) as host:
         assert host.status()[0].state == "connected", host.status()[0].error
         assert (await host.call("mcp_lab_echo", {"text": "x"})).text == "x"
+
+
+@pytest.mark.parametrize("code", [-32601, -32022])
+async def test_an_http_server_without_the_handshake_is_used_without_a_warning_by_a_host_that_can_be_asked(
+    code: int, hosting: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def unknown(request: web.Request, message: dict[str, Any]) -> web.Response:
+        error = {"code": code, "message": "no", "data": {"supported": ["2026-07-28"]}}
+        return web.json_response({"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+    async with HttpLab() as lab:
+        lab.faults["initialize"] = unknown
+        async with hosting(lab.config(), on_elicit=Person()) as host:
+            assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == []
+
+
+async def test_a_tool_that_an_http_server_lists_in_the_2026_era_only_is_called_there(hosting: Any) -> None:
+    async def fewer(request: web.Request, message: dict[str, Any]) -> web.Response | None:
+        if "_meta" in message.get("params", {}):
+            return None
+        tools = [{"name": "sleep", "inputSchema": {"type": "object"}}]
+        return web.json_response({"jsonrpc": "2.0", "id": message["id"], "result": {"tools": tools}})
+
+    async def not_listed(request: web.Request, message: dict[str, Any]) -> web.Response | None:
+        if "io.modelcontextprotocol/protocolVersion" in message["params"].get("_meta", {}):
+            return None
+        error = {"code": -32602, "message": "unknown tool"}
+        return web.json_response({"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+    async with HttpLab() as lab:
+        lab.faults |= {"tools/list": fewer, "tools/call": not_listed}
+        async with hosting(lab.config(), on_elicit=Person()) as host:
+            for _ in range(2):
+                assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+        assert "initialize" in lab.methods()
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern", "dual"])

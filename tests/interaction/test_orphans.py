@@ -183,6 +183,23 @@ async def test_FA24_a_server_whose_supervisor_is_killed_ends_and_comes_back(
         assert int((await host.call("mcp_lab_pid")).text) != server
 
 
+@pytest.mark.parametrize("leaving", LEAVING)
+def test_FA26_it_ends_when_its_supervisor_and_the_host_are_killed_together(
+    leaving: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    script = {"log": str(log), "spawn_grandchild": leaving, "settings": QUICK}
+    process = program("sys.stdin.readline()", f"lab_server(**{script!r})", stdin=subprocess.PIPE)
+    pids = _left(log)
+    os.kill(process.pid, signal.SIGSTOP)  # it does not notice the end of the supervisor
+    parents = {int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]) for pid in pids}
+    (supervisor,) = parents - {*pids, process.pid}
+    os.kill(supervisor, signal.SIGKILL)
+    process.kill()
+    process.communicate(timeout=20)
+    until_true(lambda: not any(map(running, pids)))
+
+
 async def test_a_host_that_cannot_run_a_supervisor_starts_and_ends_its_servers_itself(
     tmp_path: Path, hosting: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

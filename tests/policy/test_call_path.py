@@ -39,7 +39,7 @@ from mooring.core.types import Block
 from mooring.core.value import replace
 from mooring.gateway.profiles import Profile
 from mooring.policy.replay import enforcer, replay
-from tests.lab.stdio import lab_server, wire_log
+from tests.lab.stdio import lab_server, methods, wire_log
 
 pytestmark = pytest.mark.anyio
 
@@ -319,6 +319,20 @@ async def test_a_new_configuration_with_a_wrong_rule_is_rejected_and_the_old_rul
         with pytest.raises(ConfigError, match="did you mean 'tool'"):
             bad = {"rules": [{"when": "tol == 'x'", "then": "deny"}]}
             await host.add(lab_server("more", settings={"policy": bad}))
+
+
+@pytest.mark.parametrize("then", ["allow", "ask", "deny"])
+async def test_a_wrong_rule_of_one_server_denies_its_tools_and_no_others(
+    tmp_path: Path, then: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = {"policy": {"rules": [{"when": "arguments.text ==", "then": then}]}}
+    one = lab_server("one", log=str(tmp_path / "log"), settings=wrong)
+    async with running(config(one, lab_server("two"))) as host:
+        assert (await host.call("mcp_two_echo", {"text": "x"}, timeout=20)).text == "x"
+        assert (await host.call("mcp_one_echo", {"text": "x"}, timeout=20)).is_error
+    assert "tools/call" not in methods(tmp_path / "log")
+    assert "every tool of the server is denied: policy.rules[1].when" in caplog.text
+    assert "the policy of 'one'" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from mooring.config import load
 from mooring.config.models import HostConfig
 from mooring.config.sections import TokenSettings
 from mooring.config.trust import Approval
-from mooring.errors import ConfigError
+from mooring.errors import ConfigError, PolicyDenied
 from mooring.gateway.serve import serve_http
 from tests.lab.project import tool
 from tests.lab.stdio import COMMAND
@@ -326,6 +326,29 @@ def test_a_broken_project_file_does_not_keep_the_users_own_servers_from_starting
     place.user.unlink()
     with pytest.raises(ConfigError):
         load()
+
+
+async def test_a_wrong_rule_in_an_unapproved_file_does_not_keep_the_users_own_servers_from_starting(
+    place: Place,
+) -> None:
+    wrong = {"rules": [{"when": "(((", "then": "deny"}]}
+    place.write({"mcpServers": {"theirs": {**ENTRY, "policy": wrong}}})
+    async with place.host() as host:
+        assert not (await host.call("mcp_mine_pid", timeout=20)).is_error
+
+
+async def test_a_wrong_rule_in_an_unapproved_file_does_not_stop_changes_of_the_users_own(
+    place: Place,
+) -> None:
+    place.write({"mcpServers": {"theirs": ENTRY}})
+    async with place.host() as host:
+        assert not (await host.call("mcp_mine_pid", timeout=20)).is_error
+        wrong = {"rules": [{"when": "(((", "then": "deny"}]}
+        place.write(
+            {"mcpServers": {"theirs": {**ENTRY, "policy": wrong}}}, {**MINE, "policy": {"deny": ["pid"]}}
+        )
+        await host.reload()
+        assert isinstance((await host.call("mcp_mine_pid", timeout=20)).error, PolicyDenied)
 
 
 @pytest.mark.parametrize(

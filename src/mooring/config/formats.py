@@ -392,10 +392,11 @@ def at(data: Mapping[str, Any], path: tuple[str, ...]) -> object:
 
 
 def _servers(shape: FileShape, place: str, given: object) -> None:
+    items = cast("list[object]", given) if isinstance(given, list) else []
     if isinstance(given, Mapping):
         entries = list(cast("Mapping[str, object]", given).items())
-    elif isinstance(given, list) and all(isinstance(item, Mapping) for item in cast("list[object]", given)):
-        entries = _named(shape, place, cast("list[Mapping[str, Any]]", given))
+    elif any(isinstance(item, Mapping) for item in items):
+        entries = _named(shape, place, items)
     else:
         shape.wrong(
             "must be a mapping of names to servers, or a list of servers each with "
@@ -408,22 +409,23 @@ def _servers(shape: FileShape, place: str, given: object) -> None:
         if name in shape.servers:
             shape.wrong("is defined twice in this file; keep one", server=name)
         elif isinstance(entry, Mapping):
-            own_names = {"name", "alias"}
             fields = cast("Mapping[str, Any]", entry)
-            shape.servers[name] = {key: value for key, value in fields.items() if key not in own_names}
+            shape.servers[name] = {key: fields[key] for key in fields if key not in ("name", "alias")}
         else:
             shape.wrong(f"must be a mapping with 'command' or 'url', not {kind(entry)}", server=name)
 
 
-def _named(shape: FileShape, place: str, items: list[Mapping[str, Any]]) -> list[tuple[str, object]]:
+def _named(shape: FileShape, place: str, items: list[object]) -> list[tuple[str, object]]:
     entries: list[tuple[str, object]] = []
-    for position, item in enumerate(items, 1):
+    word = "alias" if place == "config.servers" else "name"
+    for position, given in enumerate(items, 1):
+        item = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {})
         name = item.get("name") or item.get("alias")
-        word = "alias" if place == "config.servers" else "name"
-        if isinstance(name, str) and name:
+        if not isinstance(given, Mapping):
+            shape.wrong(f"entry {position} must be a mapping, not {kind(given)}", place=place)
+        elif isinstance(name, str) and name:
             entries.append((name, item))
-            if not item.get("name"):
-                shape.aliased.add(name)
+            shape.aliased |= {name} - {item.get("name")}
         elif name is not None and not isinstance(name, str):
             shape.wrong(f"entry {position}: its {word} must be text, not {kind(name)}", place=place)
         else:

@@ -171,7 +171,7 @@ class PolicyEnforcer:
         """Decisions about earlier calls, by plan, caller and the values of the arguments that rules use."""
         self._rules: dict[str, tuple[tuple[Rule, ...], Residual]] = {}
         self._denied: dict[str, dict[str, tuple[str, str]]] = {}
-        check_rules(current.config)
+        check_rules(replace(current.config, servers=()))
 
     def listed(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot without tools that the policy denies, whatever their arguments are."""
@@ -467,7 +467,8 @@ class PolicyEnforcer:
         if known is None or known[0] is not written:
             try:
                 rules = compile_rules(written, whose)
-            except ConfigError as problem:  # a server added while running
+            except ConfigError as problem:  # of one server: the others are not affected
+                log.warning("every tool of the server is denied: %s", problem)
                 rules = Residual((), Decision(verdict="deny", reason=str(problem)))
             known = self._rules[whose] = (written, rules)
         return known[1]
@@ -480,14 +481,23 @@ class PolicyEnforcer:
 
 
 def check_rules(config: HostConfig) -> None:
-    """Raise ConfigError if a rule of the configuration is wrong, or cannot be evaluated here."""
+    """Raise ConfigError if a rule of the configuration is wrong, or cannot be evaluated here.
+
+    Rules of servers of a project file are not checked: wrong ones deny the tools of their server only.
+    """
     for whose, policy in (
         ("the host's policy", config.policy),
         ("the project's policy", config.project_policy),
     ):
         compile_rules(policy.rules, whose)
-    for server in config.servers:
-        compile_rules(server.policy.rules, f"the policy of {server.name!r}")
+    for server in config.active:
+        if server.scope != "project":
+            check_rules_of(server)
+
+
+def check_rules_of(server: ServerConfig) -> None:
+    """Raise ConfigError if a rule of this server is wrong, or cannot be evaluated here."""
+    compile_rules(server.policy.rules, f"the policy of {server.name!r}")
 
 
 def tool_call(tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolCall:

@@ -392,7 +392,7 @@ class Connection:
         limit, idle = config.call_limits(timeout)
         end = started + limit
         if (wanted := self._eras.wanted(tool)) is not None:
-            sender = await self._eras.sender(wanted, end)
+            sender = await self._eras.sender(wanted, end, tool)
         # A progress token is always sent, so that a server can reset the idle timeout.
         options: dict[str, Any] = {"idle": idle, "on_progress": on_progress or _ignore_progress, "meta": meta}
         if config.idempotent:
@@ -424,7 +424,7 @@ class Connection:
         """Return the era in which a call of `tool` is made if the caller needs `wanted`; connects if needed.
         None without a connection."""
         end = concurrency.monotonic() + self.config.call_limits(timeout)[0]
-        sender = await self._eras.sender(self._eras.learned(tool, wanted), end)
+        sender = await self._eras.sender(self._eras.learned(tool, wanted), end, tool)
         try:
             return (sender.supervisor.live or await sender.live(end)).peer.era
         except (WireError, MooringError):

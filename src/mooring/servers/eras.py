@@ -95,7 +95,7 @@ class EraConnections:
         self._opening = asyncio.Lock()
         self._seen: Snapshot | None = None
         self._only: dict[str, Era] = {}
-        """Tools that only one of two processes of the server lists, and the era that it speaks."""
+        """Tools that only one of the two connections lists, and the era that it speaks."""
         self._not_before = 0.0
         self._learned: dict[str, Era] | None = None
         """Tools that could not elicit input in one era, and the era to use. Read on first use."""
@@ -127,8 +127,11 @@ class EraConnections:
             self._learned = cast("dict[str, Era]", recall_eras(self._config))
         return self._learned.get(tool, era)
 
-    async def sender(self, wanted: Era | None, end: float) -> RequestSender:
-        """Return the connection in this era, else the main one. Waits until `end`."""
+    async def sender(self, wanted: Era | None, end: float, tool: str | None = None) -> RequestSender:
+        """Return the connection in this era, else the main one. Waits until `end`.
+
+        A call of a `tool` that the second connection does not list goes to the main one.
+        """
         main, config = self.main, self._config
         if wanted is None or config.protocol != "auto" or concurrency.monotonic() < self._not_before:
             return main
@@ -145,7 +148,18 @@ class EraConnections:
         other = self._other
         if other is None or other.supervisor.live is None:
             other = await self._opened(wanted, end)
-        return main if other is None else other
+        if other is None or (tool is not None and self._main_only(tool, live.peer.era)):
+            return main
+        return other
+
+    def _main_only(self, tool: str, era: Era) -> bool:
+        """Whether only the main connection lists the tool. It then lists again before the call."""
+        if self._seen is None or any(one.remote_name == tool for one in self._seen.tools):
+            return False
+        if tool not in self._only:
+            self._only = {**self._only, tool: era}
+            self.main.supervisor.lists.mark_dirty()
+        return True
 
     async def asking_by_result(
         self, tool: str | None, sender: RequestSender, problem: ServerError, end: float
@@ -274,6 +288,8 @@ class EraConnections:
         if self._seen is not None and self._seen != snapshot:
             # The server announces the change only on this connection.
             self.main.supervisor.lists.mark_dirty()
+            there, listed = era_of(snapshot.info.protocol), {tool.remote_name for tool in snapshot.tools}
+            self._only = {tool: era for tool, era in self._only.items() if era == there or tool not in listed}
         self._seen = snapshot
         return self._guard(snapshot)
 

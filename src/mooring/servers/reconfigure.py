@@ -16,7 +16,7 @@ from mooring.core.events import ConfigApplied, ConfigRejected, Event
 from mooring.core.value import replace
 from mooring.errors import ConfigError
 from mooring.policy import Trust
-from mooring.policy.enforce import check_rules
+from mooring.policy.enforce import check_rules, check_rules_of
 from mooring.servers.catalog import CatalogBuilder
 from mooring.servers.manager import ServerManager
 from mooring.servers.sessions import HostSessions
@@ -58,7 +58,7 @@ class Reconfigurer:
     async def start(self) -> None:
         """Ask for the approvals that the files need, and log the warnings of the configuration."""
         self._current.config = await self._approved(self._current.config, strict=False)
-        check_rules(self._current.config)
+        check_rules(replace(self._current.config, servers=()))  # a wrong rule of a server denies its tools
         self._changes = Changes(self._current.config.servers)
         for warning in self._current.config.warnings:
             log.warning("%s", warning)
@@ -77,7 +77,7 @@ class Reconfigurer:
 
     async def add(self, server: ServerConfig) -> None:
         """Add a server; see `Host.add`."""
-        check_rules(replace(self._current.config, servers=(server,)))
+        check_rules_of(server)
         active = replace(self._current.config, servers=(server,)).active
         await self._manager.add(server, enabled=bool(active))
         self._set_servers((*self._current.config.servers, server))

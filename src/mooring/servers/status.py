@@ -269,6 +269,8 @@ class StateReporter:
         """Credentials for an HTTP server; None for stdio servers and servers with their own Authorization."""
         self.session: str | None = None
         """The session that this connection belongs to; None for the shared one."""
+        self.private = False
+        """Whether another connection has the state of the server."""
         self.settled = asyncio.Event()
         """Set when the first attempt to connect has succeeded or failed."""
         self._emit = emit
@@ -301,6 +303,9 @@ class StateReporter:
         advice = _advice(self.config, known)
         plain = reason.removeprefix(f"{name!r}: ")
         said = f"`mooring login {name}`" in plain  # the reason may already name the command
+        if self.private:
+            log.debug("a further connection of server %r cannot be opened: %s", name, plain)
+            return
         self._warn_once(f"server {name!r} is not available: {plain}", None if said else advice)
 
     def _warn_once(self, text: str, advice: str | None = None) -> None:

@@ -219,6 +219,7 @@ class Supervisor(StateReporter):
     def privately(self, session: str | None, publish: Callable[[Snapshot], Guard | None]) -> None:
         """Make this the private connection of one session: its states are not those of the server."""
         self.session = self.notices.session = session
+        self.private = True
         self.publish, self._emit = publish, self._keep_quiet
 
     def _keep_quiet(self, event: Event) -> None: ...

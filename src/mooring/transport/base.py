@@ -101,11 +101,11 @@ class Transport:
         self._allowance = FloodLimit(max_message)
         self.on_notice: Callable[[str, Mapping[str, Any]], None] = _ignore
         """Called for every notification, in order, before the next message is handled."""
-        self.on_closed: Callable[[str], None] = _ignore_closed
+        self.on_closed: Callable[[str], None] = _ignore
         """Called once, synchronously, when the transport is closed, before any waiting request resumes."""
-        self.on_flood: Callable[[], None] = _ignore_gap
+        self.on_flood: Callable[[], None] = _ignore
         """Called before `on_closed` when the transport is closed because of what the server sent."""
-        self.on_gap: Callable[[], None] = _ignore_gap
+        self.on_gap: Callable[[], None] = _ignore
         """Called when notifications may have been missed."""
         self.on_ask: Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]] = _refuse
         """Called for every request of the server except ping; a `WireError` becomes the error response."""
@@ -127,6 +127,8 @@ class Transport:
         self._bound: set[anyio.CancelScope] = set()
         self._tasks: anyio.abc.TaskGroup | None = None
         self._working: dict[RequestId, _ServerRequest] = {}
+        self._inbound = 0
+        """Requests of the server that are being handled, or whose response is being sent."""
 
     # --- for the connection -----------------------------------------------------------------
 
@@ -352,9 +354,10 @@ class Transport:
     def _take_request(
         self, request_id: RequestId | None, method: str, params: object, causes: set[RequestId]
     ) -> None:
-        if request_id is None or request_id in self._working or len(self._working) >= MAX_INBOUND:
+        if request_id is None or request_id in self._working or self._inbound >= MAX_INBOUND:
             self.dropped += 1
             return
+        self._inbound += 1
         self._working[request_id] = _ServerRequest(causes)
         self.spawn(self._work, request_id, method, params)
 
@@ -372,6 +375,7 @@ class Transport:
         if not (request.scope.cancelled_caught and request.withdrawn):
             with suppress(WireError):
                 await self.reply(answer)
+        self._inbound -= 1
 
     async def _answer(self, method: str, params: Any) -> dict[str, Any]:
         if method == "ping":
@@ -422,15 +426,7 @@ async def _contained(notify: Progress, progress: float, total: float | None, mes
         log.exception("a progress callback failed")
 
 
-def _ignore(method: str, params: Mapping[str, Any]) -> None:
-    pass
-
-
-def _ignore_closed(reason: str) -> None:
-    pass
-
-
-def _ignore_gap() -> None:
+def _ignore(*_: object) -> None:
     pass
 
 

@@ -3,7 +3,8 @@
 It runs in an interpreter of its own, without site packages and without mooring. The first process forks one
 supervisor per server. A supervisor is a child subreaper: a descendant of its server that loses its
 parent becomes a child of the supervisor, regardless of its session, environment, descriptors and limits. When
-the supervisor has no children left, the server and all its descendants have ended.
+the supervisor has no children left, the server and all its descendants have ended. The first process is a
+subreaper as well: it kills what is left of a server whose supervisor was killed, when the host ends.
 
 The host sends one byte with five descriptors per server: the control socket, the server's stdin, stdout and
 stderr, and the working directory. Everything else is sent over the control socket; see `supervise`.
@@ -53,23 +54,26 @@ def main() -> None:
     for name in inherited:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps supervisors
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     os.chdir("/")
+    supervisors: set[int] = set()
     requests = _socket.socket(fileno=os.dup(0))
     while True:
         ready = {descriptor for descriptor, _ in _poll(requests.fileno(), alive)}
         if requests.fileno() not in ready:
-            return
+            break
         data, ancillary, _, _ = requests.recvmsg(
             1, _socket.CMSG_SPACE(4 * DESCRIPTORS), _socket.MSG_CMSG_CLOEXEC
         )
         if not data:
-            return
+            break
         given = [
             int.from_bytes(content[start : start + 4], sys.byteorder)
             for _, _, content in ancillary
             for start in range(0, len(content), 4)
         ]
-        if len(given) == DESCRIPTORS and os.fork() == 0:
+        supervisor = os.fork() if len(given) == DESCRIPTORS else None
+        if supervisor == 0:
             requests.close()
             null = os.open(os.devnull, os.O_RDWR)
             os.dup2(null, 0)
@@ -83,6 +87,18 @@ def main() -> None:
                 os._exit(status)
         for descriptor in given:
             os.close(descriptor)
+        supervisors = {*supervisors.intersection(_children()), supervisor or 0}
+    _end_adopted(supervisors)
+
+
+def _end_adopted(supervisors: set[int]) -> None:
+    """Kill children that lost their supervisor, until the supervisors have ended as well."""
+    began = monotonic()
+    while (left := _children()) and monotonic() < began + HOPELESS:
+        for pid in left:
+            if pid not in supervisors:
+                _kill(pid)
+        sleep(0.02)
 
 
 def supervise(
@@ -213,13 +229,17 @@ def _kill_all(control: socket, server: int) -> None:
         if not left or monotonic() > began + HOPELESS:
             return
         for pid in _children():
-            try:  # noqa: SIM105
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
+            _kill(pid)
         rounds += 1
         if rounds > PATIENCE:
             sleep(0.001 if monotonic() < began + 1 else 0.05)
+
+
+def _kill(pid: int) -> None:
+    try:  # noqa: SIM105
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        pass
 
 
 def _children() -> list[int]:
