@@ -249,8 +249,8 @@ class Connection:
         )
 
     async def start(self) -> None:
-        """Connect now, even if the configuration says `start: lazy`."""
-        self.supervisor.connect_now()
+        """Connect now, even if the configuration says `start: lazy`; an attempt under way is enough."""
+        self.supervisor.connect_now(again=False)
 
     async def stop(self) -> None:
         """Stop the connection and everything that belongs to it."""
