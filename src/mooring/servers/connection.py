@@ -235,6 +235,7 @@ class Connection:
             breaker=self._sender.breaker(now),
             retry_in=None if supervisor.next_try is None else max(supervisor.next_try - now, 0.0),
             fresh_within=supervisor.freshness.bound if supervisor.freshness else None,
+            announced_within=supervisor.freshness.announced_bound if supervisor.freshness else None,
             warnings=supervisor.snapshot.warnings,
         )
 
