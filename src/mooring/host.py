@@ -280,6 +280,7 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
         Returns:
             True if a server is connected, or if there is none to wait for.
         """
+        self._check_open()
         with within(timeout) as scope:
             await waiting.settled(self._servers)
         return not scope.cancelled_caught and waiting.usable(self._servers)
@@ -456,6 +457,7 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
         Raises:
             UnknownServer: There is no such server.
         """
+        self._check_open()
         reports = await waiting.refresh(self._servers, servers)
         return {name: report for name, report in reports.items() if name not in self._runtime.builder.own}
 
@@ -510,7 +512,7 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
         Raises:
             UnknownServer: There is no such server.
         """
-        self._runtime.check_running()
+        self._check_open()
         await self._runtime.config.remove(server)
 
     async def apply(self, config: HostConfig) -> Plan:
@@ -530,7 +532,7 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
         Raises:
             ConfigError: A file has a new problem. Everything stays as it was.
         """
-        self._runtime.check_running()
+        self._check_open()
         await self._runtime.config.reload()
 
     # --- inside ---------------------------------------------------------------------------------
