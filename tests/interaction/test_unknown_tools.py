@@ -15,6 +15,7 @@ from aiohttp import web
 from mooring import AuthNeeded, Host, ServerConfig, UnknownResource, UnknownTool
 from mooring.config.sections import ProfileSettings
 from mooring.gateway.serve import serve_http
+from mooring.servers import status
 from mooring.transport.forwarding import ClientBridge
 from tests.lab.caller import Caller
 from tests.lab.http import HttpLab
@@ -199,6 +200,27 @@ async def test_the_gateway_waits_no_longer_than_the_host(tmp_path: Path, modern:
         async with asyncio.timeout(15):  # `lab` takes 30 s to fail
             reply = await caller.call("mcp_lab_fast_echo", {"text": "hi"})
         assert reply.result["content"][0]["text"] == "hi"
+
+
+async def test_a_call_through_the_gateway_that_waits_for_a_failing_start_causes_no_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "backoff", lambda failures, chance: 60.0)  # no rest ends by itself
+    log, go = tmp_path / "log", tmp_path / "go"
+    code = f"echo started >> {log}; until [ -e {go} ]; do sleep 0.05; done; exit 5"
+    server = ServerConfig(name="lab", command="/bin/sh", args=("-c", code))
+    async with (
+        Host([server], lock=False, relay=ClientBridge()) as host,
+        serve_http(host) as serving,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http,
+    ):
+        caller = Caller(http, f"http://127.0.0.1:{serving.port}/mcp", modern=True, headers={})
+        await caller.begin()
+        calling = asyncio.create_task(caller.call("mcp_lab_echo"))
+        await until(lambda: host._servers.connections["lab"].supervisor._urgency == 2)  # the call waits
+        go.touch()
+        assert "exited with code 5" in (await calling).error["message"]
+        assert log.read_text().splitlines() == ["started"]
 
 
 @pytest.mark.parametrize("modern", [True, False])

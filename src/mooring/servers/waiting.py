@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from shlex import quote
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,6 +32,7 @@ __all__ = [
     "await_tool",
     "gather",
     "healthy",
+    "one_wait",
     "refresh",
     "settled",
     "usable",
@@ -142,15 +145,30 @@ async def gather(
     return {name: errors[name] for name in sorted(errors)}
 
 
+_AWAITED: ContextVar[set[Connection] | None] = ContextVar("awaited", default=None)
+"""The servers whose start a request has waited for."""
+
+
+@contextmanager
+def one_wait() -> Generator[None]:
+    """Let the waits for a tool inside count as one: the next one does not repeat a start that failed."""
+    token = _AWAITED.set(set())
+    try:
+        yield
+    finally:
+        _AWAITED.reset(token)
+
+
 async def await_tool(manager: ServerManager, tool: str, view: ToolView, *, withheld: bool) -> None:
     """Wait until `view` has `tool`, or until no server can still provide it.
 
     Servers that may own the name are started if they are lazy, and waited for if they are starting. Then
     each of them is listed once more, within the allowance of its connection: those with an outdated listing,
     and all of them unless `withheld` says that the name is known and hidden. A server whose start failed
-    during this wait is not started again.
+    during this wait is not started again; see `one_wait`.
     """
-    awaited: set[Connection] = set()
+    common = _AWAITED.get()
+    awaited: set[Connection] = set() if common is None else common
 
     def owners() -> list[Connection]:
         manager.wake(lambda name: view.admits(name) and may_belong(tool, name, view.style))
