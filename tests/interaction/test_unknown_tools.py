@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from mooring import AuthNeeded, Host, ServerConfig, UnknownResource, UnknownTool
+from mooring import AuthNeeded, Host, HostConfig, ServerConfig, UnknownResource, UnknownTool
 from mooring.config.sections import ProfileSettings
 from mooring.gateway.serve import serve_http
 from mooring.servers import status
@@ -118,6 +118,33 @@ async def test_the_error_names_a_server_that_is_disabled() -> None:
     async with Host([lab_server(settings={"disabled": True})], lock=False) as host:
         result = await host.call("mcp_lab_echo")
         assert "Server 'lab' is disabled: `mooring enable lab`" in result.text
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        (
+            HostConfig(servers=(lab_server(),), enabled_servers=("other",)),
+            "`enabled_servers` does not list it",
+        ),
+        (HostConfig(servers=(lab_server(),), enabled=False), "`enabled` is false in the settings"),
+    ],
+    ids=["enabled_servers", "enabled"],
+)
+async def test_the_error_names_the_setting_that_turns_a_server_off(config: HostConfig, why: str) -> None:
+    async with Host(config, lock=False) as host:
+        result = await host.call("mcp_lab_echo")
+        assert f"Server 'lab' is disabled, because {why}." in result.text
+        assert "mooring enable" not in result.text  # that does not help
+
+
+async def test_an_unknown_resource_names_a_server_that_is_not_approved(tmp_path: Path) -> None:
+    server = lab_server()
+    entry = {"command": server.command, "args": list(server.args)}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"lab": entry}}))
+    async with Host.from_config(cwd=tmp_path, trust=False) as host:
+        with pytest.raises(UnknownResource, match=r"'lab' is not started.*not approved.*`mooring trust`"):
+            await host.read("memo:///x")
 
 
 async def test_a_server_that_wanted_a_login_is_named_as_such_while_it_is_tried_again(

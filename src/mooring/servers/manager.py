@@ -292,6 +292,13 @@ class ServerManager:
         capabilities = snapshot.info.capabilities if snapshot is not None else None
         return not capabilities or capability in capabilities
 
+    def turned_off(self, name: str) -> str | None:
+        """Return which setting of the host turns a server off; None if its own entry does."""
+        host = self._launcher.config
+        if self.configs[name].disabled:
+            return None
+        return "`enabled_servers` does not list it" if host.enabled else "`enabled` is false in the settings"
+
     def unlisted(self) -> list[str]:
         """Return the enabled servers that are not connected and of which no listing is known."""
         found: list[str] = []

@@ -216,11 +216,12 @@ def absence(manager: ServerManager, tool: str, view: ToolView) -> Absence | None
 
 def absence_of_resource(manager: ServerManager) -> Absence | None:
     """Return the servers that may have any resource and are not connected, with a hint; those that need a
-    login first, disabled ones not at all. None if there is none."""
+    login first, and one whose file is not approved if there are no others. None if there is none."""
     absent = _absentees(manager, lambda name: manager.may_offer(name, "resources"))
+    held = [status for status in absent if status.state == "disabled" and status.error is not None]
     absent = [status for status in absent if status.state != "disabled"]
     absent.sort(key=lambda status: (status.state != "needs-auth", status.name))
-    return _described(manager, absent[:3])
+    return _described(manager, absent[:3] or held[:1])
 
 
 def _absentees(manager: ServerManager, wanted: Callable[[str], bool]) -> list[ServerStatus]:
@@ -237,7 +238,7 @@ def _described(manager: ServerManager, absent: Sequence[ServerStatus]) -> Absenc
     return Absence(
         server=absent[0].name,
         state=absent[0].state,
-        hint=" ".join(_absent(status, _login_helps(status, manager)) for status in absent),
+        hint=" ".join(_absent(status, manager) for status in absent),
     )
 
 
@@ -255,14 +256,18 @@ def _login_helps(status: ServerStatus, manager: ServerManager) -> bool:
     return connection is None or not connection.hopeless
 
 
-def _absent(status: ServerStatus, login_helps: bool) -> str:
+def _absent(status: ServerStatus, manager: ServerManager) -> str:
     server = f"Server {status.name!r}"
     match status.state:
-        case "needs-auth" if login_helps:
+        case "needs-auth" if _login_helps(status, manager):
             return f"{server} needs a login: `mooring login {quote(status.name)}`."
         case "needs-auth":
             why = line(status.error or "its configuration must be corrected", 300)
             return f"{server} needs a login, and one in a browser does not help: {why}."
+        case "disabled" if status.error is not None:  # its file is not approved
+            return f"{line(status.error, 400)}."
+        case "disabled" if (why := manager.turned_off(status.name)) is not None:
+            return f"{server} is disabled, because {why}."
         case "disabled":
             return f"{server} is disabled: `mooring enable {quote(status.name)}`."
         case "pending":
