@@ -186,6 +186,29 @@ async def test_no_login_is_advised_for_a_server_that_offers_none() -> None:
             assert "mooring login" not in result.text
 
 
+async def test_a_server_with_401_and_metadata_that_never_come_says_why_its_login_is_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mooring.auth.credentials.PROBE", 0.2)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (await reader.readuntil(b"\r\n\r\n")).startswith(b"POST"):
+            writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            await writer.drain()
+            writer.close()
+        else:
+            await reader.read()  # until the client gives up
+            writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        async with Host([ServerConfig(name="web", url=url)], lock=False) as host:
+            await host.ready(10)
+            error = host.status()[0].error
+            assert error is not None
+            assert error.endswith("(where to is not known yet: no response in time)")
+
+
 async def test_an_unknown_resource_and_a_prompt_name_the_server_that_needs_a_login() -> None:
     async def refuse(request: Any, message: dict[str, Any]) -> Any:
         return web.Response(status=401)
