@@ -68,6 +68,8 @@ class McpBridgeExtension:
         self._config = HostConfig()
         self._context: ExtensionContext | None = None
         self._host: Host | None = None
+        self._silent: set[str] = set()
+        """Servers that did not answer the last health check."""
         self._tools: dict[str, tuple[Tool, Any]] = {}
         """By name: the tool of the catalog, and the function tool made from it."""
 
@@ -137,8 +139,11 @@ class McpBridgeExtension:
         try:
             await host.ping(name, timeout=timeout)
         except MooringError as problem:
-            log.warning("server %r is down: %s", name, problem)
+            if name not in self._silent:
+                log.warning("server %r is down: %s", name, problem)
+            self._silent.add(name)
             return False
+        self._silent.discard(name)
         return True
 
     async def get_context(self) -> str:
