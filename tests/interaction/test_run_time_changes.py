@@ -298,3 +298,29 @@ async def test_many_reloads_additions_and_removals_at_once_end_as_if_one_after_t
         assert names(host) == ["a", "b", "extra0", "extra2", "extra4"]
         await host.reload()
         assert names(host) == ["a", "b", "extra0", "extra2", "extra4"]
+
+
+async def test_servers_can_be_added_and_removed_while_a_person_is_asked_about_a_reload(
+    tmp_path: Path,
+) -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def ask(request: Any) -> bool:
+        asked.set()
+        await answered.wait()
+        return True
+
+    file = tmp_path / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": {}}))
+    async with Host.from_config(cwd=tmp_path, trust=ask) as host:
+        await host.add(lab_server("b"))
+        file.write_text(json.dumps({"mcpServers": {"theirs": ENTRY}}))
+        reloading = asyncio.create_task(host.reload())
+        with anyio.fail_after(20):
+            await asked.wait()
+            await host.add(lab_server("extra"))
+            await host.remove("b")
+            assert names(host) == ["extra"]
+            answered.set()
+            await reloading
+        assert names(host) == ["extra", "theirs"]

@@ -94,6 +94,7 @@ class Reconfigurer:
 
     async def apply(self, config: HostConfig) -> Plan:
         """Replace the configuration; see `Host.apply`."""
+        await self._trust.held(config.active)  # asks before `changing` is held: a person may take long
         async with self._manager.changing:
             steps = await self._apply(config)
             self._changes = Changes(config.servers)
@@ -176,6 +177,7 @@ class Reconfigurer:
 
     async def _take_over(self, config: HostConfig) -> None:
         read = await self._approved(config, strict=True)
+        await self._trust.held(read.active)  # as in `apply`
         async with self._manager.changing:
             changes = self._changes.over(read.servers)
             config = self._usable(replace(read, servers=changes.applied))
