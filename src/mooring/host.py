@@ -274,8 +274,7 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
         Lazy and disabled servers are not waited for. `status()` has the reasons of failures.
 
         Args:
-            timeout: Seconds to wait at most; False is returned after them. Default: no limit, because each
-                server has its own `connect_timeout`.
+            timeout: Seconds; then False is returned. Default: none, as each server has a `connect_timeout`.
 
         Returns:
             True if a server is connected, or if there is none to wait for.
@@ -367,8 +366,7 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
         return stream
 
     def provider(self, name: str) -> Provider:
-        """Return the provider of this name: the shared connection to a server, or a provider of the
-        application.
+        """Return the shared connection to the server, or the provider of the application, of this name.
 
         Raises:
             UnknownServer: There is no provider or server of this name.
