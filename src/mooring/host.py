@@ -274,12 +274,12 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
         Lazy and disabled servers are not waited for. `status()` has the reasons of failures.
 
         Args:
-            timeout: Seconds to wait at most; False is returned after them. Default: no limit, because each
-                server has its own `connect_timeout`.
+            timeout: Seconds; then False is returned. Default: none, as each server has a `connect_timeout`.
 
         Returns:
             True if a server is connected, or if there is none to wait for.
         """
+        self._check_open()
         with within(timeout) as scope:
             await waiting.settled(self._servers)
         return not scope.cancelled_caught and waiting.usable(self._servers)
@@ -366,8 +366,7 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
         return stream
 
     def provider(self, name: str) -> Provider:
-        """Return the provider of this name: the shared connection to a server, or a provider of the
-        application.
+        """Return the shared connection to the server, or the provider of the application, of this name.
 
         Raises:
             UnknownServer: There is no provider or server of this name.
@@ -456,6 +455,7 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
         Raises:
             UnknownServer: There is no such server.
         """
+        self._check_open()
         reports = await waiting.refresh(self._servers, servers)
         return {name: report for name, report in reports.items() if name not in self._runtime.builder.own}
 
@@ -510,7 +510,7 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
         Raises:
             UnknownServer: There is no such server.
         """
-        self._runtime.check_running()
+        self._check_open()
         await self._runtime.config.remove(server)
 
     async def apply(self, config: HostConfig) -> Plan:
@@ -530,7 +530,7 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
         Raises:
             ConfigError: A file has a new problem. Everything stays as it was.
         """
-        self._runtime.check_running()
+        self._check_open()
         await self._runtime.config.reload()
 
     # --- inside ---------------------------------------------------------------------------------

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
+import os
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -158,6 +161,23 @@ async def test_health_check_is_false_when_a_server_that_was_there_is_down(search
             assert not await extension.health_check()
         finally:
             search.__enter__()
+
+
+async def test_health_check_waits_only_for_its_timeout_and_logs_a_silent_server_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with started(manifest(files(tools=["pid"]))) as extension:
+        pid = int(await named(extension, "mcp_filesystem_pid").on_invoke_tool(None, "{}"))
+        for number in (1, 2):  # a server that answered in between is logged again
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                async with asyncio.timeout(4):  # the default is 5 s
+                    assert not await extension.health_check(timeout=0.2)
+                    assert not await extension.health_check(timeout=0.2)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            assert caplog.text.count("'filesystem' is down") == number
+            assert await extension.health_check()
 
 
 async def test_a_lost_server_is_connected_again_for_the_next_call() -> None:

@@ -401,7 +401,7 @@ async def test_a_login_under_way_gives_way_to_one_that_asks_for_more(hosting: An
 # --- servers of 2025-03-26 without metadata
 
 
-@pytest.mark.parametrize("status", [200, 302, 400, 422, 500])
+@pytest.mark.parametrize("status", [0, 200, 302, 400, 422, 500])
 async def test_a_server_without_metadata_is_logged_in_to_at_its_default_endpoints(
     status: int, hosting: Any
 ) -> None:

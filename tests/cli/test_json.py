@@ -39,6 +39,7 @@ def test_list(ran, mixed_config) -> None:
         "breaker": "closed",
         "retry_in": None,
         "fresh_within": 300.0,
+        "announced_within": None,
         "warnings": [],
     }
     assert report["servers"][0]["retry_in"] == IsFloat(ge=0)

@@ -58,6 +58,18 @@ def test_import_into_the_project_makes_a_file_of_mooring_and_trusts_what_was_con
     ]
 
 
+def test_entries_of_the_team_that_were_imported_cause_no_warning_until_they_change(repository: Path) -> None:
+    own = {"mcpServers": {"team": {**ENTRY}}}
+    (repository / ".mcp.json").write_text(json.dumps(own))
+    assert main(["import", "claude-code", "--yes"]) == 0
+    assert [(server.name, server.scope) for server in load().servers] == [("team", "user")]
+    assert load().warnings == ()
+    (repository / ".mcp.json").write_text(TEAM)  # another environment
+    [warning] = load().warnings
+    assert "does not replace your own server" in warning.message
+    assert load().servers[0].env == {}
+
+
 def test_import_approves_nothing_that_was_in_the_file_before(repository: Path) -> None:
     (repository / "mooring.yaml").write_text("style: raw\nservers:\n  other: {command: other}\n")
     assert main(["import", "cursor", "--yes"]) == 0

@@ -72,6 +72,7 @@ def test_the_version(ran) -> None:
         (["cluster", "statu"], "ACTION must be status, not 'statu'. Did you mean 'status'?"),
         (["list", "--config", "."], "is a directory; name a file in it"),
         (["list", "--foo"], "Unknown option '--foo'. See `mooring list --help`."),
+        (["token", "revoke", "ana"], "There is no token named 'ana'. See `mooring token list`."),
     ],
 )
 def test_a_mistake_is_one_paragraph_on_stderr_and_exit_code_2(ran, words: list[str], message: str) -> None:

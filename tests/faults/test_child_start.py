@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mooring import CallError, Host, ServerConfig, ServerLost, StateChanged
+from mooring import Host, MooringError, ServerConfig, ServerLost, StateChanged
 from mooring.servers import status
 from mooring.testing import VirtualClock
 from tests.lab.stdio import cue, lab_server, methods, starts
@@ -90,18 +90,24 @@ async def test_FA12_a_crash_loop_is_given_up_politely_however_many_call(tmp_path
         assert len(starts(log)) == 5
 
 
+@pytest.mark.parametrize("start", ["background", "lazy"])
+@pytest.mark.parametrize("verb", ["ping", "call"])
 async def test_FA12_a_call_that_joins_an_attempt_under_way_causes_no_other_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verb: str, start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "log"
     monkeypatch.setattr(status, "backoff", lambda failures, chance: 60.0)  # no rest ends by itself
     slow = ServerConfig(
-        name="lab", command="/bin/sh", args=("-c", f"echo started >> {log}; sleep 0.5; exit 5")
+        name="lab", command="/bin/sh", args=("-c", f"echo started >> {log}; sleep 0.5; exit 5"), start=start
     )
     async with Host([slow]) as host:
-        await until(log.exists)
-        with pytest.raises(CallError, match="exited with code 5"):
-            await host.ping("lab", 20)
+        if start == "background":
+            await until(log.exists)
+        with pytest.raises(MooringError, match="exited with code 5"):
+            if verb == "ping":
+                await host.ping("lab", 20)
+            else:
+                await host.call("mcp_lab_echo", timeout=20, check=True)
         await asyncio.sleep(0.5)
         assert _status(host).state == "failed"
         assert log.read_text().splitlines() == ["started"]

@@ -243,18 +243,24 @@ async def test_an_announcement_over_http_does_not_shorten_the_bound(hosting: Any
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_the_bound_is_short_after_announced_changes_until_one_was_not_announced(era: str) -> None:
+async def test_the_bound_is_true_for_a_server_that_stops_announcing_and_the_short_one_is_withdrawn(
+    era: str,
+) -> None:
     async with Host([lab_server(era=era, tools=["grow"])]) as host:
         await host.ready(20)
-        assert _fresh(host) == 300
+        assert (_fresh(host), host.status()[0].announced_within) == (300, None)  # not proved yet
         await host.call("mcp_lab_grow", {"name": "extra"})
         await until(lambda: "mcp_lab_extra" in host.catalog.tools)
-        await until(lambda: (_fresh(host) or 300) < 30)
+        await until(lambda: (host.status()[0].announced_within or 300) < 30)
         clock = VirtualClock()
         await host.call("mcp_lab_grow", {"name": "quiet"})  # from now on it announces nothing
+        assert await _known_within_the_bound(host, clock, "mcp_lab_quiet") == 30
+        await until(lambda: _fresh(host) is not None)
+        assert host.status()[0].announced_within is None
+        await host.call("mcp_lab_grow", {"name": "more"})
         await clock.advance(30)
-        await until(lambda: "mcp_lab_quiet" in host.catalog.tools)
-        await until(lambda: (_fresh(host) or 0) >= 30)
+        await until(lambda: "mcp_lab_more" in host.catalog.tools)
+        assert host.status()[0].announced_within is None  # for the rest of this connection
 
 
 async def test_no_bound_is_stated_while_a_listing_is_overdue(tmp_path: Path) -> None:

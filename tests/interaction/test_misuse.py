@@ -50,6 +50,14 @@ async def test_a_host_that_was_not_entered_refuses_to_work(verb: Any) -> None:
         await verb(Host([lab_server()], local=[greet]))
 
 
+@pytest.mark.parametrize("verb", ["ready", "refresh", "refresh of one", "add", "remove", "apply", "reload"])
+async def test_a_host_that_was_closed_refuses_to_work(verb: str) -> None:
+    async with Host([lab_server()], local=[greet]) as host:
+        await host.ready(20)
+    with pytest.raises(RuntimeError, match="closed"):
+        await VERBS[verb](host)
+
+
 async def test_what_needs_no_server_works_before_the_host_is_entered() -> None:
     host = Host([lab_server()])
     assert host.config.servers[0].name == "lab"

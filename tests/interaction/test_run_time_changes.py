@@ -253,3 +253,74 @@ async def test_a_reload_is_refused_for_a_new_problem_and_not_for_one_that_was_th
         with pytest.raises(ConfigError):
             await host.reload()
         assert names(host) == ["a", "more"]
+
+
+# --- while a reload is under way
+
+SLOW: dict[str, Any] = {**ENTRY, "args": [*COMMAND[1:], json.dumps({"tools": ["sleep"]})]}
+
+
+async def test_what_is_added_and_removed_during_a_reload_stays_so(files: Files) -> None:
+    files.write(a=ENTRY, b=ENTRY, slow=SLOW)
+    async with Host.from_config(files.file) as host:
+        await host.ready(20)
+        calling = asyncio.create_task(host.call("mcp_slow_sleep", {"seconds": 60}))
+        files.write(a=ENTRY, b=ENTRY, slow={**SLOW, "env": {"A": "1"}})
+        reloading = asyncio.create_task(host.reload())
+        await until(lambda: "slow" in host._servers._replaced)  # the old connection waits for its call
+        changing = asyncio.gather(host.add(lab_server("extra")), host.remove("b"))
+        calling.cancel()
+        await reloading
+        await changing
+        assert names(host) == ["a", "extra", "slow"]
+        files.write(a=ENTRY, b=ENTRY, c=ENTRY, slow={**SLOW, "env": {"A": "1"}})
+        await host.reload()
+        assert names(host) == ["a", "c", "extra", "slow"]
+
+
+async def test_many_reloads_additions_and_removals_at_once_end_as_if_one_after_the_other(
+    files: Files,
+) -> None:
+    async def reload() -> None:
+        for number in range(6):
+            files.write(a=ENTRY, b={**ENTRY, "env": {"N": str(number)}})
+            await host.reload()
+
+    async def change() -> None:
+        for number in range(6):
+            await host.add(lab_server(f"extra{number}"))
+            if number % 2:
+                await host.remove(f"extra{number}")
+
+    async with Host.from_config(files.file) as host:
+        await host.ready(20)
+        await asyncio.gather(reload(), change())
+        assert names(host) == ["a", "b", "extra0", "extra2", "extra4"]
+        await host.reload()
+        assert names(host) == ["a", "b", "extra0", "extra2", "extra4"]
+
+
+async def test_servers_can_be_added_and_removed_while_a_person_is_asked_about_a_reload(
+    tmp_path: Path,
+) -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def ask(request: Any) -> bool:
+        asked.set()
+        await answered.wait()
+        return True
+
+    file = tmp_path / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": {}}))
+    async with Host.from_config(cwd=tmp_path, trust=ask) as host:
+        await host.add(lab_server("b"))
+        file.write_text(json.dumps({"mcpServers": {"theirs": ENTRY}}))
+        reloading = asyncio.create_task(host.reload())
+        with anyio.fail_after(20):
+            await asked.wait()
+            await host.add(lab_server("extra"))
+            await host.remove("b")
+            assert names(host) == ["extra"]
+            answered.set()
+            await reloading
+        assert names(host) == ["extra", "theirs"]

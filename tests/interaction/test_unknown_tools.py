@@ -12,9 +12,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from mooring import AuthNeeded, Host, ServerConfig, UnknownResource, UnknownTool
+from mooring import AuthNeeded, Host, HostConfig, ServerConfig, UnknownResource, UnknownTool
 from mooring.config.sections import ProfileSettings
 from mooring.gateway.serve import serve_http
+from mooring.servers import status
 from mooring.transport.forwarding import ClientBridge
 from tests.lab.caller import Caller
 from tests.lab.http import HttpLab
@@ -119,6 +120,33 @@ async def test_the_error_names_a_server_that_is_disabled() -> None:
         assert "Server 'lab' is disabled: `mooring enable lab`" in result.text
 
 
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        (
+            HostConfig(servers=(lab_server(),), enabled_servers=("other",)),
+            "`enabled_servers` does not list it",
+        ),
+        (HostConfig(servers=(lab_server(),), enabled=False), "`enabled` is false in the settings"),
+    ],
+    ids=["enabled_servers", "enabled"],
+)
+async def test_the_error_names_the_setting_that_turns_a_server_off(config: HostConfig, why: str) -> None:
+    async with Host(config, lock=False) as host:
+        result = await host.call("mcp_lab_echo")
+        assert f"Server 'lab' is disabled, because {why}." in result.text
+        assert "mooring enable" not in result.text  # that does not help
+
+
+async def test_an_unknown_resource_names_a_server_that_is_not_approved(tmp_path: Path) -> None:
+    server = lab_server()
+    entry = {"command": server.command, "args": list(server.args)}
+    (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"lab": entry}}))
+    async with Host.from_config(cwd=tmp_path, trust=False) as host:
+        with pytest.raises(UnknownResource, match=r"'lab' is not started.*not approved.*`mooring trust`"):
+            await host.read("memo:///x")
+
+
 async def test_a_server_that_wanted_a_login_is_named_as_such_while_it_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -156,6 +184,29 @@ async def test_no_login_is_advised_for_a_server_that_offers_none() -> None:
             assert (result.error.server, result.error.state) == ("web", "needs-auth")
             assert "give it a token in `headers`" in result.text
             assert "mooring login" not in result.text
+
+
+async def test_a_server_with_401_and_metadata_that_never_come_says_why_its_login_is_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("mooring.auth.credentials.PROBE", 0.2)
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (await reader.readuntil(b"\r\n\r\n")).startswith(b"POST"):
+            writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            await writer.drain()
+            writer.close()
+        else:
+            await reader.read()  # until the client gives up
+            writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        async with Host([ServerConfig(name="web", url=url)], lock=False) as host:
+            await host.ready(10)
+            error = host.status()[0].error
+            assert error is not None
+            assert error.endswith("(where to is not known yet: no response in time)")
 
 
 async def test_an_unknown_resource_and_a_prompt_name_the_server_that_needs_a_login() -> None:
@@ -199,6 +250,27 @@ async def test_the_gateway_waits_no_longer_than_the_host(tmp_path: Path, modern:
         async with asyncio.timeout(15):  # `lab` takes 30 s to fail
             reply = await caller.call("mcp_lab_fast_echo", {"text": "hi"})
         assert reply.result["content"][0]["text"] == "hi"
+
+
+async def test_a_call_through_the_gateway_that_waits_for_a_failing_start_causes_no_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status, "backoff", lambda failures, chance: 60.0)  # no rest ends by itself
+    log, go = tmp_path / "log", tmp_path / "go"
+    code = f"echo started >> {log}; until [ -e {go} ]; do sleep 0.05; done; exit 5"
+    server = ServerConfig(name="lab", command="/bin/sh", args=("-c", code))
+    async with (
+        Host([server], lock=False, relay=ClientBridge()) as host,
+        serve_http(host) as serving,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http,
+    ):
+        caller = Caller(http, f"http://127.0.0.1:{serving.port}/mcp", modern=True, headers={})
+        await caller.begin()
+        calling = asyncio.create_task(caller.call("mcp_lab_echo"))
+        await until(lambda: host._servers.connections["lab"].supervisor._urgency == 2)  # the call waits
+        go.touch()
+        assert "exited with code 5" in (await calling).error["message"]
+        assert log.read_text().splitlines() == ["started"]
 
 
 @pytest.mark.parametrize("modern", [True, False])

@@ -63,7 +63,7 @@ class AuthLab:
     bare: bool = False
     """The guarded server's own origin has the default endpoints of 2025-03-26, and there is no metadata."""
     bare_status: int = 400
-    """What `/authorize` answers there to a request without parameters."""
+    """What `/authorize` answers there to a request without parameters; 0: it ends the connection."""
     redirects: dict[str, str] = field(default_factory=dict)
     """Path -> where it redirects to."""
     needs: dict[str, str] = field(default_factory=dict)
@@ -143,7 +143,13 @@ class AuthLab:
         if self.bare and request.path == "/register":
             return await self._register(request)
         if self.bare and request.path == "/authorize":
-            return await self._authorize(request) if request.query else web.Response(status=self.bare_status)
+            if not self.bare_status and not request.query and request.transport is not None:
+                request.transport.close()  # as a handler that crashes
+            return (
+                await self._authorize(request)
+                if request.query
+                else web.Response(status=self.bare_status or 500)
+            )
         if self.bare and request.path == "/token":
             return await self._token(request)
         sent = request.headers.get("Authorization")

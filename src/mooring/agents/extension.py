@@ -25,8 +25,6 @@ from mooring.host import Host
 log = logger("mooring.agents")
 
 Manifest = str | os.PathLike[str] | Mapping[str, Any]
-PING_TIMEOUT = 10.0
-"""Seconds within which a server must answer a health check."""
 Invoke = Callable[[Any, str], Awaitable[str]]
 
 
@@ -70,6 +68,8 @@ class McpBridgeExtension:
         self._config = HostConfig()
         self._context: ExtensionContext | None = None
         self._host: Host | None = None
+        self._silent: set[str] = set()
+        """Servers that did not answer the last health check."""
         self._tools: dict[str, tuple[Tool, Any]] = {}
         """By name: the tool of the catalog, and the function tool made from it."""
 
@@ -120,8 +120,8 @@ class McpBridgeExtension:
         if host is not None:
             await host.__aexit__(None, None, None)
 
-    async def health_check(self) -> bool:
-        """Whether every server answers a ping; False before `start()`.
+    async def health_check(self, timeout: float = 5.0) -> bool:
+        """Whether every server answers a ping within `timeout` seconds (default: 5); False before `start()`.
 
         Disabled servers, and lazy servers that were not started, are ignored.
         """
@@ -133,14 +133,17 @@ class McpBridgeExtension:
             for status in self._host.status()
             if status.state != "disabled" and not (status.state == "pending" and status.name in lazy)
         ]
-        return all(await asyncio.gather(*(self._answers(self._host, name) for name in names)))
+        return all(await asyncio.gather(*(self._answers(self._host, name, timeout) for name in names)))
 
-    async def _answers(self, host: Host, name: str) -> bool:
+    async def _answers(self, host: Host, name: str, timeout: float) -> bool:
         try:
-            await host.ping(name, timeout=PING_TIMEOUT)
+            await host.ping(name, timeout=timeout)
         except MooringError as problem:
-            log.warning("server %r is down: %s", name, problem)
+            if name not in self._silent:
+                log.warning("server %r is down: %s", name, problem)
+            self._silent.add(name)
             return False
+        self._silent.discard(name)
         return True
 
     async def get_context(self) -> str:

@@ -415,7 +415,7 @@ class Credentials:
         except RefusedAddressError as refused:
             how = f"its OAuth login cannot be used: {refused}"
         except (UnreachableError, TimeoutError, WireError) as fault:
-            how = f"{how} (where to is not known yet: {fault or 'no response in time'})"
+            how = f"{how} (where to is not known yet: {str(fault) or 'no response in time'})"
             self.wanted = problem
         else:
             self.wanted = problem

@@ -30,6 +30,10 @@ class UnreachableError(Exception):
     """The other side did not respond; a retry may succeed."""
 
 
+class DroppedError(UnreachableError):
+    """The other side ended the connection instead of responding."""
+
+
 class GuardedHttp:
     """A few requests on behalf of one server, over connections of their own.
 
@@ -85,8 +89,11 @@ class GuardedHttp:
         Raises:
             RefusedError, UnreachableError: as for `get`.
         """
-        status, _, _ = await self._ask("GET", url, what)
-        # Some endpoints fail with 500 without parameters; the statuses above it come from proxies.
+        try:
+            status, _, _ = await self._ask("GET", url, what)
+        except DroppedError:
+            return True  # some endpoints crash without parameters
+        # Others fail with 500; the statuses above it come from proxies.
         return status <= 500 and status not in _NO_ENDPOINT
 
     async def post(
@@ -138,6 +145,10 @@ class GuardedHttp:
                 raise RefusedAddressError(f"{what} is on {host!r}, {self._refused}: refused") from None
             if (words := reason_of(problem)) is not None:
                 raise UnreachableError(f"{what} on {host!r} cannot be reached: {words}") from None
+            if isinstance(problem, aiohttp.ServerDisconnectedError | aiohttp.ClientConnectionResetError):
+                raise DroppedError(
+                    f"{what} on {host!r} cannot be reached: the connection was closed"
+                ) from None
             reason = "no response in time" if isinstance(problem, TimeoutError) else type(problem).__name__
             raise UnreachableError(f"{what} on {host!r} cannot be reached ({reason})") from None
         except (TooLargeBody, ValueError):

@@ -19,7 +19,8 @@ DETAILS = """
 Starts every configured server, waits until each has connected or failed, and
 shows the states. A failed server is a result, not an error of the command.
 TOOLS counts what the server lists, before `allow` and `deny`. FRESH is the
-longest time until a change of the server's tools is noticed."""
+longest time until a change of the server's tools is noticed; `announced` is the
+time for changes that the server announces, shown once it has announced some."""
 EXAMPLES = """\
   mooring list
   mooring list --timeout 5
@@ -28,7 +29,8 @@ EXAMPLES = """\
 _HEADER = ["NAME", "STATE", "TRANSPORT", "PROTOCOL", "TOOLS", "FRESH"]
 _KEYS = (
     "name", "state", "transport", "protocol", "tools", "resources", "prompts",
-    "extensions", "skills", "error", "connected_at", "breaker", "retry_in", "fresh_within", "warnings",
+    "extensions", "skills", "error", "connected_at", "breaker", "retry_in", "fresh_within",
+    "announced_within", "warnings",
 )  # fmt: skip
 
 
@@ -115,5 +117,7 @@ def duration(seconds: float) -> str:
 def _row(status: ServerStatus) -> list[str]:
     tools = str(status.tools) if status.state == "connected" else ""
     fresh = "" if status.fresh_within is None else f"≤ {duration(status.fresh_within)}"
+    if status.announced_within is not None:
+        fresh = f"announced ≤ {duration(status.announced_within)}, {fresh}"
     protocol = clean_line(status.protocol or "")
     return [clean_line(status.name), status.state, status.transport, protocol, tools, fresh]

@@ -287,7 +287,7 @@ class _Merge:
             if server is None:
                 continue
             if name in found and not project.approves(server):
-                project.replacing.append(server)
+                project.keep_out(server, found[name])
             else:
                 found[name] = server
         return found

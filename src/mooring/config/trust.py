@@ -426,6 +426,11 @@ class ProjectFile:
             return False
         return self.approval.everything or self.approval.servers.get(server.name) == mark(server)
 
+    def keep_out(self, server: ServerConfig, own: ServerConfig) -> None:
+        """Record an unapproved server with the name of the user's `own`, unless both entries say the same."""
+        if server != own:
+            self.replacing.append(server)
+
     @property
     def in_force(self) -> bool:
         """Whether its host-wide settings are approved."""

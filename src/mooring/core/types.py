@@ -425,8 +425,11 @@ class ServerStatus(Value):
     retry_in: float | None = None
     """Seconds until the next connection attempt; None when connected or when a person must act first."""
     fresh_within: float | None = None
-    """Seconds within which a change of its lists is noticed; None while a listing is overdue. It is the time
-    between two listings, or less if the server announces changes."""
+    """Seconds within which any change of its lists is noticed: the time between two listings. None while a
+    listing is overdue."""
+    announced_within: float | None = None
+    """Seconds within which a change is noticed that the server announces. None until it has announced changes
+    of all its lists on this connection, and after one that it did not announce."""
     warnings: tuple[str, ...] = ()
     """Problems with the server's lists and configuration."""
 

@@ -194,7 +194,8 @@ class AdminApi:
         load = runtime_of(self._host).servers.load()
         keys = (
             "name", "state", "transport", "protocol", "tools", "resources", "prompts", "error",
-            "connected_at", "breaker", "retry_in", "fresh_within", "warnings",
+            "connected_at", "breaker", "retry_in", "fresh_within", "announced_within",
+            "warnings",
         )  # fmt: skip
         rows = [
             {key: getattr(status, key) for key in keys}

@@ -59,6 +59,7 @@ from mooring.gateway.protocol import (
 from mooring.gateway.subscriptions import LogLevels
 from mooring.local import Progress
 from mooring.servers.active import LEVELS, header_map
+from mooring.servers.waiting import one_wait
 from mooring.transport.forwarding import ForwardedRequest
 
 MAX_INSTRUCTIONS = 8_000
@@ -255,6 +256,10 @@ class RequestHandlers:
     # --- calls ----------------------------------------------------------------------------------
 
     async def _call(self, request: ClientRequest) -> Answer:
+        with one_wait():
+            return await self._route(request)
+
+    async def _route(self, request: ClientRequest) -> Answer:
         client, name = request.client, text(request.params, "name")
         arguments: object = request.params.get("arguments", {})
         given = fields(arguments)

@@ -126,7 +126,7 @@ def _new_secret() -> tuple[str, Hash]:
     return token, Hash(id=key, salt=b64encode(salt).decode(), digest=b64encode(digest).decode())
 
 
-class UnknownToken(MooringError):
+class UnknownToken(ConfigError):
     """There is no token with this name."""
 
 

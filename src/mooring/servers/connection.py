@@ -235,6 +235,7 @@ class Connection:
             breaker=self._sender.breaker(now),
             retry_in=None if supervisor.next_try is None else max(supervisor.next_try - now, 0.0),
             fresh_within=supervisor.freshness.bound if supervisor.freshness else None,
+            announced_within=supervisor.freshness.announced_bound if supervisor.freshness else None,
             warnings=supervisor.snapshot.warnings,
         )
 
@@ -249,8 +250,8 @@ class Connection:
         )
 
     async def start(self) -> None:
-        """Connect now, even if the configuration says `start: lazy`."""
-        self.supervisor.connect_now()
+        """Connect now, even if the configuration says `start: lazy`; an attempt under way is enough."""
+        self.supervisor.connect_now(again=False)
 
     async def stop(self) -> None:
         """Stop the connection and everything that belongs to it."""

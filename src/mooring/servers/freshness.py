@@ -69,20 +69,28 @@ class Freshness:
 
     @property
     def bound(self) -> float | None:
-        """Seconds within which a change on the server is known; None while a listing is overdue.
+        """Seconds within which any change on the server is known; None while a listing is overdue.
 
-        Short only if the server has announced changes of all its lists on this connection, over a transport
-        that cannot lose single notifications, and no change was ever found without a notification. The first
-        change that such a server does not announce is known after the poll interval.
+        It is the time between two listings: a server that has announced every change so far may not announce
+        the next one.
         """
         period = self._period()
-        if self._listed_at is None or concurrency.monotonic() - self._listed_at > period:
+        overdue = self._listed_at is None or concurrency.monotonic() - self._listed_at > period
+        return None if overdue else period
+
+    @property
+    def announced_bound(self) -> float | None:
+        """Seconds within which a change is known that the server announces; None unless that is proven.
+
+        Proven: it has announced changes of all its lists on this connection, over a transport that cannot
+        lose single notifications, and no listing showed a change that it had not announced.
+        """
+        kinds, bound = self._kinds(), self.bound
+        if bound is None or not self._subscribed or self._unannounced:
             return None
-        if self._subscribed and not self._unannounced and self._live.channel.kind in ONE_STREAM:
-            kinds = self._kinds()
-            if kinds and self._announced.issuperset(kinds):
-                return min(max(SHORTEST, DEBOUNCE + 2 * self._took), period)
-        return period
+        if not kinds or not self._announced.issuperset(kinds) or self._live.channel.kind not in ONE_STREAM:
+            return None
+        return min(max(SHORTEST, DEBOUNCE + 2 * self._took), bound)
 
     @property
     def uncertain(self) -> bool:

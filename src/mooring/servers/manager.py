@@ -58,7 +58,8 @@ class ServerManager:
         self._catalog, self._launcher, self._trust = catalog, launcher, trust
         self._emit, self.forget = events.emit, forget
         self._tasks: Tasks | None = None
-        self._applying = asyncio.Lock()
+        self.changing = asyncio.Lock()
+        """Held while the set of servers changes; a change is planned when the one before has ended."""
         self.providers_started = asyncio.Event()
         """Set when `start` of every provider has returned or failed."""
         self.place_of: Callable[[ServerConfig], Place] | None = None
@@ -125,12 +126,13 @@ class ServerManager:
         try:
             for problem in (await self._trust.held([server])).values():
                 raise problem
-            if not enabled:
+            if enabled:
+                await self._add_connected(server)
+                return
+            async with self.changing:
                 self.table.check_free(name, adding=True)
                 self._place(server, enabled=False)
                 self._catalog.withdraw(name)
-                return
-            await self._add_connected(server)
         finally:
             self.table.adding.discard(name)
 
@@ -141,11 +143,16 @@ class ServerManager:
         self._launch(connection, shown=False)
         try:
             await connection.refresh()
-            self.table.check_free(server.name, adding=True)  # a reload may have added one of that name
+            async with self.changing:
+                self.table.check_free(server.name, adding=True)  # a reload may have added one of that name
+                self._show(server, connection, gate)
         except BaseException:
             with shielded():
                 await self.end(connection)
             raise
+
+    def _show(self, server: ServerConfig, connection: Connection, gate: _StartGate) -> None:
+        """Show an added server that is connected."""
         self._private.discard(connection)
         self.configs[server.name], self.connections[server.name] = server, connection
         self._catalog.load_cached(server)
@@ -174,16 +181,15 @@ class ServerManager:
     async def apply(self, old: HostConfig, new: HostConfig) -> Plan:
         """Change the running servers from `old` to `new`; on failure, change them back.
 
-        Only servers that differ are restarted.
+        Only servers that differ are restarted. The caller holds `changing`.
         """
-        async with self._applying:
-            held, before = await self._trust.held(new.active), self.table.held
-            try:
-                return await self._change(old, new, held)
-            except BaseException:
-                with shielded():
-                    await self._change(new, old, before)
-                raise
+        held, before = await self._trust.held(new.active), self.table.held
+        try:
+            return await self._change(old, new, held)
+        except BaseException:
+            with shielded():
+                await self._change(new, old, before)
+            raise
 
     async def _change(self, old: HostConfig, new: HostConfig, held: Mapping[str, NotTrusted]) -> Plan:
         steps, self._launcher.config = plan(old, new), new
@@ -285,6 +291,13 @@ class ServerManager:
         snapshot = connection.snapshot if connection is not None else known.snapshot if known else None
         capabilities = snapshot.info.capabilities if snapshot is not None else None
         return not capabilities or capability in capabilities
+
+    def turned_off(self, name: str) -> str | None:
+        """Return which setting of the host turns a server off; None if its own entry does."""
+        host = self._launcher.config
+        if self.configs[name].disabled:
+            return None
+        return "`enabled_servers` does not list it" if host.enabled else "`enabled` is false in the settings"
 
     def unlisted(self) -> list[str]:
         """Return the enabled servers that are not connected and of which no listing is known."""

@@ -85,16 +85,19 @@ class Reconfigurer:
 
     async def remove(self, server: str) -> None:
         """Remove a server; see `Host.remove`."""
-        if server in self._manager.configs:
-            self._set_servers(tuple(s for s in self._current.config.servers if s.name != server))
-            self._changes.note(server, None)
-        await self._manager.remove(server)
+        async with self._manager.changing:
+            if server in self._manager.configs:
+                self._set_servers(tuple(s for s in self._current.config.servers if s.name != server))
+                self._changes.note(server, None)
+            await self._manager.remove(server)
         await self._sessions.close_removed()
 
     async def apply(self, config: HostConfig) -> Plan:
         """Replace the configuration; see `Host.apply`."""
-        steps = await self._apply(config)
-        self._changes = Changes(config.servers)
+        await self._trust.held(config.active)  # asks before `changing` is held: a person may take long
+        async with self._manager.changing:
+            steps = await self._apply(config)
+            self._changes = Changes(config.servers)
         return steps
 
     async def reload(self) -> None:
@@ -174,13 +177,15 @@ class Reconfigurer:
 
     async def _take_over(self, config: HostConfig) -> None:
         read = await self._approved(config, strict=True)
-        changes = self._changes.over(read.servers)
-        config = self._usable(replace(read, servers=changes.applied))
-        if config != self._current.config:
-            await self._apply(config)
-            self._changes = changes
-        elif self.vet is not None:
-            await self.vet(config)()  # files that it refers to may have changed
+        await self._trust.held(read.active)  # as in `apply`
+        async with self._manager.changing:
+            changes = self._changes.over(read.servers)
+            config = self._usable(replace(read, servers=changes.applied))
+            if config != self._current.config:
+                await self._apply(config)
+                self._changes = changes
+            elif self.vet is not None:
+                await self.vet(config)()  # files that it refers to may have changed
 
     def _set_servers(self, servers: tuple[ServerConfig, ...]) -> None:
         self._current.config = replace(self._current.config, servers=servers)

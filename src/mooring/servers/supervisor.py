@@ -135,10 +135,15 @@ class Supervisor(StateReporter):
             self._listed = self._known.snapshot if self._known else Snapshot(server=self.config.name)
         return self._listed
 
-    def connect_now(self, urgency: Urgency = 2) -> None:
-        """Connect now: end the wait for a retry, or start a lazy server."""
+    def connect_now(self, urgency: Urgency = 2, *, again: bool = True) -> None:
+        """Connect now: end the wait for a retry, or start a lazy server.
+
+        Args:
+            urgency: Order among the servers that start.
+            again: Whether another attempt follows at once if one is under way and fails.
+        """
+        self._woken_by_waiters = not again and (self._woken_by_waiters or not self._wake.is_set())
         self._wake.set()
-        self._woken_by_waiters = False
         if urgency > self._urgency:
             self._urgency = urgency
             self._starts.update_order()
@@ -249,9 +254,7 @@ class Supervisor(StateReporter):
 
     async def _wait(self, timeout: float | None, urgency: Urgency | None) -> ActiveConnection:
         if urgency is not None:
-            by_waiters = self._woken_by_waiters or not self._wake.is_set()
-            self.connect_now(urgency)
-            self._woken_by_waiters = by_waiters
+            self.connect_now(urgency, again=False)
         waiter: asyncio.Future[ActiveConnection] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from shlex import quote
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,6 +32,7 @@ __all__ = [
     "await_tool",
     "gather",
     "healthy",
+    "one_wait",
     "refresh",
     "settled",
     "usable",
@@ -142,15 +145,30 @@ async def gather(
     return {name: errors[name] for name in sorted(errors)}
 
 
+_AWAITED: ContextVar[set[Connection] | None] = ContextVar("awaited", default=None)
+"""The servers whose start a request has waited for."""
+
+
+@contextmanager
+def one_wait() -> Generator[None]:
+    """Let the waits for a tool inside count as one: the next one does not repeat a start that failed."""
+    token = _AWAITED.set(set())
+    try:
+        yield
+    finally:
+        _AWAITED.reset(token)
+
+
 async def await_tool(manager: ServerManager, tool: str, view: ToolView, *, withheld: bool) -> None:
     """Wait until `view` has `tool`, or until no server can still provide it.
 
     Servers that may own the name are started if they are lazy, and waited for if they are starting. Then
     each of them is listed once more, within the allowance of its connection: those with an outdated listing,
     and all of them unless `withheld` says that the name is known and hidden. A server whose start failed
-    during this wait is not started again.
+    during this wait is not started again; see `one_wait`.
     """
-    awaited: set[Connection] = set()
+    common = _AWAITED.get()
+    awaited: set[Connection] = set() if common is None else common
 
     def owners() -> list[Connection]:
         manager.wake(lambda name: view.admits(name) and may_belong(tool, name, view.style))
@@ -198,11 +216,12 @@ def absence(manager: ServerManager, tool: str, view: ToolView) -> Absence | None
 
 def absence_of_resource(manager: ServerManager) -> Absence | None:
     """Return the servers that may have any resource and are not connected, with a hint; those that need a
-    login first, disabled ones not at all. None if there is none."""
+    login first, and one whose file is not approved if there are no others. None if there is none."""
     absent = _absentees(manager, lambda name: manager.may_offer(name, "resources"))
+    held = [status for status in absent if status.state == "disabled" and status.error is not None]
     absent = [status for status in absent if status.state != "disabled"]
     absent.sort(key=lambda status: (status.state != "needs-auth", status.name))
-    return _described(manager, absent[:3])
+    return _described(manager, absent[:3] or held[:1])
 
 
 def _absentees(manager: ServerManager, wanted: Callable[[str], bool]) -> list[ServerStatus]:
@@ -219,7 +238,7 @@ def _described(manager: ServerManager, absent: Sequence[ServerStatus]) -> Absenc
     return Absence(
         server=absent[0].name,
         state=absent[0].state,
-        hint=" ".join(_absent(status, _login_helps(status, manager)) for status in absent),
+        hint=" ".join(_absent(status, manager) for status in absent),
     )
 
 
@@ -237,14 +256,18 @@ def _login_helps(status: ServerStatus, manager: ServerManager) -> bool:
     return connection is None or not connection.hopeless
 
 
-def _absent(status: ServerStatus, login_helps: bool) -> str:
+def _absent(status: ServerStatus, manager: ServerManager) -> str:
     server = f"Server {status.name!r}"
     match status.state:
-        case "needs-auth" if login_helps:
+        case "needs-auth" if _login_helps(status, manager):
             return f"{server} needs a login: `mooring login {quote(status.name)}`."
         case "needs-auth":
             why = line(status.error or "its configuration must be corrected", 300)
             return f"{server} needs a login, and one in a browser does not help: {why}."
+        case "disabled" if status.error is not None:  # its file is not approved
+            return f"{line(status.error, 400)}."
+        case "disabled" if (why := manager.turned_off(status.name)) is not None:
+            return f"{server} is disabled, because {why}."
         case "disabled":
             return f"{server} is disabled: `mooring enable {quote(status.name)}`."
         case "pending":
