@@ -68,7 +68,7 @@ def test_doctor_on_a_terminal(terminal, config) -> None:
     shown = terminal("doctor", "--config", config({"clock": "clock", "broken": "broken"}))
     assert shown.code == 1
     assert shown.text[shown.text.index("✗") :] == snapshot("""\
-✗ broken: crash: the server exited with code 1
+✗ broken: the server exited with code 1 [crash]
     its last lines on stderr:
     broken: cannot read /etc/broken.conf: no such file
     → See everything that it prints: `mooring list --verbose`.

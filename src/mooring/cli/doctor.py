@@ -236,14 +236,13 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     from mooring.config.plan import fingerprint
     from mooring.config.trust import forbidden
     from mooring.core.injection_scan import injection_warnings
-    from mooring.servers.diagnosis import diagnose, unpinned_package
+    from mooring.servers.diagnosis import diagnose, unpinned_package, without_advice
 
     server = next(one for one in host.config.servers if one.name == name)
     status = next(one for one in host.status() if one.name == name)
     trouble = diagnose(server, status)
     if trouble is not None:
-        reason = (status.error or "it did not connect in time").removeprefix(f"{name!r}: ")
-        reason = reason.removesuffix(f"; log in: `mooring login {name}`")  # as `next` says
+        reason = without_advice(status.error or "it did not connect in time", name)
         finding = f"{trouble.cause}: {reason}"
         yield Finding(level="error", server=name, finding=finding, next=trouble.next, code=trouble.cause)
     elif status.state == "connected":
@@ -289,9 +288,10 @@ def _pin(command: str | None, package: str) -> str:
 def _lines(finding: Finding, out: Output) -> Sequence[str]:
     symbol, style = _SYMBOLS[finding.level]
     server = f"{finding.server}: " if finding.server else ""
-    named = finding.code is None or finding.finding.startswith(f"{finding.code}:")
-    code = "" if named else f" [{finding.code}]"
-    first, *rest = wrap(clean(server + finding.finding + code), out.width, GAP * 2) or [""]
+    # The code ends the first line: an error may have lines of stderr below it.
+    about, line, more = finding.finding.removeprefix(f"{finding.code}: ").partition("\n")
+    code = "" if finding.code is None else f" [{finding.code}]"
+    first, *rest = wrap(clean(server + about + code + line + more), out.width, GAP * 2) or [""]
     lines = [f"{out.paint(symbol, style)} {first.lstrip()}", *(out.paint(line, "dim") for line in rest)]
     if finding.next:
         lines.extend(out.paint(line, "bold") for line in wrap(clean(f"→ {finding.next}"), out.width, GAP * 2))

@@ -298,10 +298,8 @@ class StateReporter:
         """Log why the server cannot be used and what to do about it."""
         name, reason = self.config.name, str(problem)
         known = ServerStatus(name=name, state=state, transport=self.config.transport, error=reason)
-        advice = _advice(self.config, known)
-        plain = reason.removeprefix(f"{name!r}: ")
-        said = f"`mooring login {name}`" in plain  # the reason may already name the command
-        self._warn_once(f"server {name!r} is not available: {plain}", None if said else advice)
+        plain, advice = _advised(self.config, known)
+        self._warn_once(f"server {name!r} is not available: {plain}", advice)
 
     def _warn_once(self, text: str, advice: str | None = None) -> None:
         """Log a warning once per cause; repeated failures of the same kind go to the debug log."""
@@ -311,10 +309,14 @@ class StateReporter:
         (log.warning if first else log.debug)("%s%s", text, f"\nWhat to do: {advice}" if advice else "")
 
 
-def _advice(config: ServerConfig, status: ServerStatus) -> str | None:
+def _advised(config: ServerConfig, status: ServerStatus) -> tuple[str, str | None]:
+    """Return why the server cannot be used, and what to do unless that text says it."""
+    reason = (status.error or "").removeprefix(f"{config.name!r}: ")
     try:
-        from mooring.servers.diagnosis import diagnose
+        from mooring.servers.diagnosis import diagnose, without_advice
     except OSError:  # no file descriptor is free, which may also be why the server failed
-        return None
+        return reason, None
     found = diagnose(config, status)
-    return None if found is None else found.next
+    if found is None or f"`mooring login {config.name}`" in reason:
+        return reason, None
+    return without_advice(reason, config.name), found.next
