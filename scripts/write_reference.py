@@ -103,13 +103,77 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+_SYMPTOMS = (
+    (
+        "a server is `failed` or stays `pending`",
+        "`mooring doctor` prints a code",
+        "the section of the code",
+    ),
+    (
+        "a server is `disabled`, and you did not disable it",
+        "its project file is not approved",
+        "[not-approved](#not-approved)",
+    ),
+    (
+        "a server is `needs-auth`",
+        "it needs a login or a token",
+        "[login](#login)",
+    ),
+    (
+        "a tool is missing",
+        "it changed since it was approved; or `allow` and `deny` leave it out",
+        "[changed](#changed), [settings](reference/configuration.md#settings-of-a-server)",
+    ),
+    (
+        "the model sees only `tools_groups`, `tools_search` and `tools_select`",
+        "discovery is on",
+        "[too many tools](discovery.md#modes)",
+    ),
+    (
+        "the name of a tool ends with a hash",
+        "it is too long, or two tools would get the same name",
+        "[names of servers](editing.md#names-of-servers)",
+    ),
+    (
+        "a call times out",
+        "the tool takes longer than `call_timeout`, or is silent for longer than `idle_timeout`",
+        "[time and load](production.md#time-and-load)",
+    ),
+    (
+        "a call fails with `Overloaded`",
+        "the queue of the server is full",
+        "[start, retry, freshness](lifecycle.md)",
+    ),
+    (
+        "a call is not approved (exit code 3)",
+        "the policy asks or denies",
+        "[policy per tool](security.md#policy-per-tool)",
+    ),
+    (
+        "a result is cut",
+        "it is larger than `result_budget`",
+        "[the budget](results.md#the-budget)",
+    ),
+    (
+        "a changed tool appears late",
+        "the server does not announce changes",
+        "[how fresh the tools are](lifecycle.md#how-fresh-the-tools-are)",
+    ),
+    (
+        "a setting has no effect",
+        "it is misspelt, or another file takes precedence",
+        "[configuration](#configuration), [misspelled settings](editing.md#misspelled-settings)",
+    ),
+)
+"""What is seen, why, and what to read."""
+
+
 def troubleshooting() -> str:
-    return (
-        "\n\n".join(
-            [TROUBLESHOOTING.rstrip(), *(f"## {code}\n\n{text}" for code, text in explanations().items())]
-        )
-        + "\n"
+    table = "\n".join(
+        f"| {' | '.join(row)} |" for row in (("what you see", "why", "read"), ("---",) * 3, *_SYMPTOMS)
     )
+    codes = (f"## {code}\n\n{text}" for code, text in explanations().items())
+    return "\n\n".join([TROUBLESHOOTING.rstrip(), f"## By symptom\n\n{table}", *codes]) + "\n"
 
 
 def schema() -> str:
