@@ -34,6 +34,10 @@ class Framework:
     notes: str = ""
 
 
+BESIDE = (
+    "\n`harbour` and `scripted` are modules of examples/. With your own servers, write `Host.from_config()` and leave\n"
+    "them out."
+)
 PROGRESS = (
     "Progress of a tool does not reach the model: `host.events()`, or `on_progress` of `session.call`, reports it to\n"
     "your application."
@@ -247,8 +251,12 @@ def page(name: str, one: Framework) -> str:
         f"# {one.title}\n\n<!-- written by `make format` -->\n\n{head}",
         f"## Install\n\n```sh\n{one.install}\n```",
         f"## Shortest program\n\n[examples/{one.example}](../../examples/{one.example})"
-        " runs unchanged, on bundled servers"
-        + ("." if by_gateway else " and with a scripted model; a comment shows the line for a real one.")
+        " runs unchanged in a clone of the repository, on bundled servers"
+        + (
+            "."
+            if by_gateway
+            else f" and with a scripted model; a comment shows the line for a real one.{BESIDE}"
+        )
         + f"\n\n```py\n{source}\n```",
         *([one.notes] if one.notes else []),
         f"## Streaming\n\n{one.streaming}\n{GATEWAY_PROGRESS if by_gateway else PROGRESS}",
