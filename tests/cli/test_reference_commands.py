@@ -224,6 +224,8 @@ def test_logs_shows_what_a_server_wrote_in_an_earlier_run(piped, config, tmp_pat
     shown = piped("logs")
     assert "broken" in shown.stdout
     assert "cannot read /etc/broken.conf" in shown.stdout
+    assert piped("logs", "-n", "0").stdout == ""
+    assert piped("logs", "-n", "-1").returncode == 2
     silent = piped("--config", file, "logs", "notes")
     assert (silent.returncode, silent.stderr) == (0, "note: notes has written nothing to stderr yet.\n")
     unknown = piped("--config", file, "logs", "note")
