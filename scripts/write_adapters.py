@@ -261,7 +261,7 @@ def page(name: str, one: Framework) -> str:
         *([one.notes] if one.notes else []),
         f"## Streaming\n\n{one.streaming}\n{GATEWAY_PROGRESS if by_gateway else PROGRESS}",
         f"## Approvals\n\n{GATEWAY_APPROVALS if by_gateway else APPROVALS}".rstrip(),
-        f"## Errors\n\n{one.errors} A timeout, a lost server and an unknown tool (with the nearest name) are failed calls too.",
+        f"## Errors\n\n{one.errors} A timeout and a lost server are failed calls too. An unknown\ntool is one with the nearest name, unless the framework rejects it first: see [discovery](../adapters.md#discovery).",
         "## Tests\n\nGive the agent a scripted server instead of the real ones: see [test your agent](../testing.md)."
         f" `make {target}` runs the program on this page with the newest release"
         + ("." if by_gateway else ", and streams a run."),

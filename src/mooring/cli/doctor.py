@@ -22,6 +22,7 @@ from mooring.core.text import clean, clean_line
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
+    from mooring.config.models import ServerConfig
     from mooring.host import Host
     from mooring.lock.compare import Lock
     from mooring.transport.base import Passing
@@ -266,6 +267,7 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
         unpinned = f"{server.command} installs the newest version of {package} at each start"
         advice = _pin(server.command, package)
         yield Finding(level="warning", server=name, finding=unpinned, next=advice, code="unpinned")
+    yield from _secrets(server)
     if server.auth and server.auth.get("client_secret") and not server.auth.get("issuer"):
         sent = "its client_secret goes to the authorization server that it names first"
         advice = "Set `issuer` in its `auth` to the authorization server at which the client is registered."
@@ -277,6 +279,18 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
         if changes:
             changed = f"{plural(len(changes), 'change')} since the lock was written"
             yield Finding(level="warning", server=name, finding=changed, next="mooring check", code="changed")
+
+
+def _secrets(server: ServerConfig) -> Iterator[Finding]:
+    """Values in the entry that look like secrets, without the values."""
+    from mooring.config.programs.model import Vault
+
+    entry = {"args": list(server.args), "env": dict(server.env), "headers": dict(server.headers)}
+    _, notes = Vault().scrub("secret", {**entry, "url": server.url} if server.url else entry)
+    for note in notes:
+        written = f"{note.partition(' held ')[0]} looks like a secret that is written in the file"
+        advice = "Write '${NAME}' instead, and set NAME in the environment."
+        yield Finding(level="warning", server=server.name, finding=written, next=advice, code="secret")
 
 
 def _pin(command: str | None, package: str) -> str:
