@@ -100,7 +100,7 @@ def test_import_where_nothing_is_found_on_a_terminal_of_50_columns(terminal) -> 
     assert (shown.code, shown.text) == snapshot(
         (
             0,
-            'No file of a supported program was found.\n',
+            "No file of a supported program was found.\n",
         )
     )
 
