@@ -34,6 +34,10 @@ class Framework:
     notes: str = ""
 
 
+BESIDE = (
+    "\n`harbour` and `scripted` are modules of examples/. With your own servers, write `Host.from_config()` and leave\n"
+    "them out."
+)
 PROGRESS = (
     "Progress of a tool does not reach the model: `host.events()`, or `on_progress` of `session.call`, reports it to\n"
     "your application."
@@ -247,13 +251,17 @@ def page(name: str, one: Framework) -> str:
         f"# {one.title}\n\n<!-- written by `make format` -->\n\n{head}",
         f"## Install\n\n```sh\n{one.install}\n```",
         f"## Shortest program\n\n[examples/{one.example}](../../examples/{one.example})"
-        " runs unchanged, on bundled servers"
-        + ("." if by_gateway else " and with a scripted model; a comment shows the line for a real one.")
+        " runs unchanged in a clone of the repository, on bundled servers"
+        + (
+            "."
+            if by_gateway
+            else f" and with a scripted model; a comment shows the line for a real one.{BESIDE}"
+        )
         + f"\n\n```py\n{source}\n```",
         *([one.notes] if one.notes else []),
         f"## Streaming\n\n{one.streaming}\n{GATEWAY_PROGRESS if by_gateway else PROGRESS}",
         f"## Approvals\n\n{GATEWAY_APPROVALS if by_gateway else APPROVALS}".rstrip(),
-        f"## Errors\n\n{one.errors} A timeout, a lost server and an unknown tool (with the nearest name) are failed calls too.",
+        f"## Errors\n\n{one.errors} A timeout and a lost server are failed calls too. An unknown\ntool is one with the nearest name, unless the framework rejects it first: see [discovery](../adapters.md#discovery).",
         "## Tests\n\nGive the agent a scripted server instead of the real ones: see [test your agent](../testing.md)."
         f" `make {target}` runs the program on this page with the newest release"
         + ("." if by_gateway else ", and streams a run."),

@@ -1,7 +1,7 @@
 """Write docs/reference/configuration.md, docs/troubleshooting.md and the JSON Schema in the package."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mooring.cli.explain import explanations
@@ -25,6 +25,7 @@ JSON with comments. `connectTimeout` and `connect-timeout` are read like `connec
 - Texts may contain references: `${VAR}`, `${VAR:-default}`, `${file:PATH}`. They are resolved when a server
   starts.
 - In an entry, `null` means the default.
+- *since* is the first version with the setting; `next` is not released yet.
 
 ```yaml
 # mooring.yaml
@@ -67,19 +68,25 @@ def configuration() -> str:
         "Under `servers.NAME`. Those marked * may also stand beside `servers`, as",
         "the default of all servers.\n",
     ]
-    parts += _tables(ServerConfig, starred=DEFAULTS)
-    parts += ["\n## Settings of the host\n", "Beside `servers`, or inside `mcp`.\n", *_tables(HostConfig)]
+    parts += _tables(ServerConfig, "server", starred=DEFAULTS)
+    parts += [
+        "\n## Settings of the host\n",
+        "Beside `servers`, or inside `mcp`.\n",
+        *_tables(HostConfig, "host"),
+    ]
     return "\n".join(parts) + "\n"
 
 
-def _tables(cls: type, starred: frozenset[str] = frozenset()) -> Iterator[str]:
+def _tables(cls: type, place: str, starred: frozenset[str] = frozenset()) -> Iterator[str]:
     rows = list(references_of(cls))
-    yield from _table([one for one in rows if one.path.isidentifier()], starred)
+    versions = json.loads((ROOT / "scripts/since.json").read_text())
+    since = {path: version for version, added in versions.items() for path in added[place]}
+    yield from _table([one for one in rows if one.path.isidentifier()], since, starred)
     for head in (one for one in rows if one.section is not None):
         inner = [one for one in rows if _inside(head, one)]
         yield f"\n### `{inner[0].path.rpartition('.')[0]}`\n"
         yield f"{head.meaning}\n" if head.meaning else ""
-        yield from _table(inner, frozenset())
+        yield from _table(inner, since)
 
 
 def _inside(head: SettingReference, one: SettingReference) -> bool:
@@ -88,28 +95,95 @@ def _inside(head: SettingReference, one: SettingReference) -> bool:
     return one.path.startswith(head.path) and rest.startswith(".") and rest[1:].isidentifier()
 
 
-def _table(rows: list[SettingReference], starred: frozenset[str]) -> Iterator[str]:
-    yield "| setting | type | default | example | meaning |"
-    yield "|---|---|---|---|---|"
+def _table(
+    rows: list[SettingReference], since: Mapping[str, str], starred: frozenset[str] = frozenset()
+) -> Iterator[str]:
+    yield "| setting | type | default | example | since | meaning |"
+    yield "|---|---|---|---|---|---|"
     for one in rows:
         name = one.path.rpartition(".")[2] + ("*" if one.path in starred else "")
         unit = f" ({one.unit})" if one.unit else ""
         default = "required" if one.required else "" if one.default in ("", "null") else f"`{one.default}`"
         example = "" if one.example is None else f"`{json.dumps(one.example, ensure_ascii=False)}`"
-        yield f"| `{name}` | {one.kind}{unit} | {default} | {example} | {_cell(one.meaning)} |"
+        version = since.get(one.path, "next")
+        yield f"| `{name}` | {one.kind}{unit} | {default} | {example} | {version} | {_cell(one.meaning)} |"
 
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+_SYMPTOMS = (
+    (
+        "a server is `failed` or stays `pending`",
+        "`mooring doctor` prints a code",
+        "the section of the code",
+    ),
+    (
+        "a server is `disabled`, and you did not disable it",
+        "its project file is not approved",
+        "[not-approved](#not-approved)",
+    ),
+    (
+        "a server is `needs-auth`",
+        "it needs a login or a token",
+        "[login](#login)",
+    ),
+    (
+        "a tool is missing",
+        "it changed since it was approved; or `allow` and `deny` leave it out",
+        "[changed](#changed), [settings](reference/configuration.md#settings-of-a-server)",
+    ),
+    (
+        "the model sees only `tools_groups`, `tools_search` and `tools_select`",
+        "discovery is on",
+        "[too many tools](discovery.md#modes)",
+    ),
+    (
+        "the name of a tool ends with a hash",
+        "it is too long, or two tools would get the same name",
+        "[names of servers](editing.md#names-of-servers)",
+    ),
+    (
+        "a call times out",
+        "the tool takes longer than `call_timeout`, or is silent for longer than `idle_timeout`",
+        "[time and load](production.md#time-and-load)",
+    ),
+    (
+        "a call fails with `Overloaded`",
+        "the queue of the server is full",
+        "[start, retry, freshness](lifecycle.md)",
+    ),
+    (
+        "a call is not approved (exit code 3)",
+        "the policy asks or denies",
+        "[policy per tool](security.md#policy-per-tool)",
+    ),
+    (
+        "a result is cut",
+        "it is larger than `result_budget`",
+        "[the budget](results.md#the-budget)",
+    ),
+    (
+        "a changed tool appears late",
+        "the server does not announce changes",
+        "[how fresh the tools are](lifecycle.md#how-fresh-the-tools-are)",
+    ),
+    (
+        "a setting has no effect",
+        "it is misspelt, or another file takes precedence",
+        "[configuration](#configuration), [misspelled settings](editing.md#misspelled-settings)",
+    ),
+)
+"""What is seen, why, and what to read."""
+
+
 def troubleshooting() -> str:
-    return (
-        "\n\n".join(
-            [TROUBLESHOOTING.rstrip(), *(f"## {code}\n\n{text}" for code, text in explanations().items())]
-        )
-        + "\n"
+    table = "\n".join(
+        f"| {' | '.join(row)} |" for row in (("what you see", "why", "read"), ("---",) * 3, *_SYMPTOMS)
     )
+    codes = (f"## {code}\n\n{text}" for code, text in explanations().items())
+    return "\n\n".join([TROUBLESHOOTING.rstrip(), f"## By symptom\n\n{table}", *codes]) + "\n"
 
 
 def schema() -> str:

@@ -29,6 +29,7 @@ from mooring.core.discovery import (
 from mooring.core.events import CallFinished, CallStarted, ScriptCalled
 from mooring.core.render import plain
 from mooring.core.search import Index, Ranker
+from mooring.core.text import nearest
 from mooring.core.transforms import CallContext, TransformError, call_context
 from mooring.core.types import EMPTY, Absence, Block, Result, Tool
 from mooring.errors import CallError, MooringError, UnknownTool
@@ -463,10 +464,11 @@ class Session(SessionIdentity, SkillVerbs):
         except UnknownTool as unknown:
             if (withheld := runtime.withheld(name)) is not None:
                 raise withheld from None
+            near = unknown.suggestions or nearest(name, [tool.name for tool in self.tools()])
             if (absent := runtime.absence(name)) is None:
-                raise
+                raise UnknownTool(unknown.name, near) from None
             raise UnknownTool(
-                unknown.name, unknown.suggestions, hint=absent.hint, server=absent.server, state=absent.state
+                unknown.name, near, hint=absent.hint, server=absent.server, state=absent.state
             ) from None
 
     async def _send(

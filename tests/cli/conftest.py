@@ -172,6 +172,14 @@ class Lab:
         ]
         self.script.write_text(json.dumps({"tools": [], "definitions": tools, "log": str(self.log)}))
 
+    def takes(self, tool: str, schema: Mapping[str, Any]) -> None:
+        """From its next start on, the tool takes these arguments."""
+        script = json.loads(self.script.read_text())
+        for definition in script["definitions"]:
+            if definition["name"] == tool:
+                definition["inputSchema"] = schema
+        self.script.write_text(json.dumps(script))
+
     @property
     def starts(self) -> int:
         return len(starts(self.log))

@@ -121,3 +121,16 @@ def test_a_schema_that_refers_to_itself_is_read_once() -> None:
 def test_no_schema_of_a_server_breaks_the_reading(schema: dict[str, Any]) -> None:
     with suppress(UsageError):
         parse_arguments(["key=value"], '{"other": 1}', schema)
+
+
+def test_a_value_that_the_schema_does_not_list_is_refused_with_the_nearest_one() -> None:
+    schema = {"properties": {"colour": {"enum": ["red", "green"]}, "size": {"enum": [1, 2]}}}
+    with pytest.raises(UsageError) as caught:
+        parse_arguments(["colour=gren"], None, schema)
+    assert str(caught.value) == (
+        "colour: 'gren' is not one of red, green. Did you mean 'green'? Write colour:=JSON to send it."
+    )
+    with pytest.raises(UsageError, match="size: '3' is not one of 1, 2"):
+        parse_arguments(["size=3"], None, schema)
+    assert parse_arguments(["colour=red", "size=2"], None, schema) == {"colour": "red", "size": 2}
+    assert parse_arguments(['colour:="gren"'], None, schema) == {"colour": "gren"}

@@ -1,7 +1,10 @@
 """`mooring completion`: the proposals for the shell."""
 
+import json
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -66,22 +69,63 @@ def test_each_shell_understands_its_script(ran, shell: str) -> None:
         subprocess.run([shell, "-n"], input=script, text=True, check=True)
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
-def test_bash_completes_a_command(ran, environment, tmp_path) -> None:
-    script = ran("completion", "bash").stdout
-    probe = f"""
-        mooring() {{ python -m mooring "$@"; }}
-        {script}
-        COMP_WORDS=(mooring do) COMP_CWORD=1
-        _mooring
-        echo "${{COMPREPLY[@]}}"
-    """
-    import sys
-    from pathlib import Path
-
+@pytest.fixture
+def bash(ran, environment, tmp_path):
+    """Completes a line as bash does: it calls the function, then replaces what follows the last = or :."""
+    if shutil.which("bash") is None:
+        pytest.skip("there is no bash here")
     env = environment | {"PATH": f"{Path(sys.executable).parent}:{environment['PATH']}"}
-    done = subprocess.run(["bash", "-c", probe], env=env, cwd=tmp_path, capture_output=True, text=True)
-    assert done.stdout.split() == ["doctor"]
+
+    def complete(line: str) -> list[str]:
+        probe = f"""
+            mooring() {{ python -m mooring "$@"; }}
+            compopt() {{ :; }}
+            {ran("completion", "bash").stdout}
+            COMP_LINE="$0" COMP_POINT=${{#0}}
+            _mooring
+            printf '%s\\n' "${{COMPREPLY[@]}}"
+        """
+        done = subprocess.run(
+            ["bash", "-c", probe, line], env=env, cwd=tmp_path, capture_output=True, text=True
+        )
+        assert done.stderr == ""
+        return done.stdout.split()
+
+    return complete
+
+
+def test_bash_completes_a_command(bash) -> None:
+    assert bash("mooring do") == ["doctor"]
+
+
+def test_bash_completes_values_after_the_characters_at_which_it_splits_words(
+    bash, piped, config, lab
+) -> None:
+    lab.offers(paint="Paint.")
+    lab.takes("paint", {"type": "object", "properties": {"colour": {"enum": ["red", "green", "r:1"]}}})
+    file = config({"lab": lab.entry})
+    assert piped("tools", "--config", file).returncode == 0
+    typed = f"mooring --config {file} call mcp_lab_paint "
+    assert bash(f"{typed}col") == ["colour="]
+    assert bash(f"{typed}colour=") == ["red", "green", "r:1"]
+    assert bash(f"{typed}colour=g") == ["green"]
+    assert bash(f"{typed}colour=r:") == ["1"]
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="there is no zsh here")
+def test_zsh_completes_at_the_first_call_of_the_file_in_its_fpath(ran, environment, tmp_path) -> None:
+    (tmp_path / "_mooring").write_text(ran("completion", "zsh").stdout)
+    probe = """
+        mooring() { print -l doctor; }
+        compadd() { print -- "$@"; }
+        fpath=(. $fpath); autoload -U _mooring
+        words=(mooring do) CURRENT=2
+        _mooring
+    """
+    done = subprocess.run(
+        ["zsh", "-f", "-c", probe], env=environment, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["--", "doctor"]
 
 
 def test_no_shell_is_an_error_that_names_them(ran) -> None:
@@ -114,3 +158,27 @@ def test_values_that_a_schema_lists_are_offered() -> None:
     assert _arguments(tool, [], "loud=") == ["loud=true", "loud=false"]
     assert _arguments(tool, [], "odd=") == _arguments(tool, [], "text=") == _arguments(tool, [], "no=") == []
     assert _arguments(tool, ["loud=true"], "") == ["colour=", "odd=", "text="]
+
+
+def test_more_servers_are_offered_where_a_command_takes_several(offered) -> None:
+    assert offered("ping", "notes", "") == ["broken", "clock", "spare"]
+    assert offered("logs", "notes", "clock", "s") == ["spare"]
+    assert offered("remove", "notes", "") == []
+
+
+def test_profiles_scopes_and_tokens_are_offered(ran, config) -> None:
+    file = config({"notes": "notes"})
+    written = json.loads(Path(file).read_text()) | {"gateway": {"profiles": {"reading": {}}}}
+    Path(file).write_text(json.dumps(written))
+    for name in ("ana", "bob"):
+        assert ran("--config", file, "token", "create", name, "--scope", "read").returncode == 0
+    assert ran("--config", file, "token", "revoke", "bob").returncode == 0
+
+    def ask(*typed: str) -> list[str]:
+        return ran("completion", "--words", "--", "--config", file, "token", *typed).stdout.split()
+
+    assert ask("revoke", "") == ["ana"]
+    assert ask("rotate", "a") == ["ana"]
+    assert ask("create", "") == []
+    assert ask("create", "cy", "--profile", "") == ["reading"]
+    assert ask("create", "cy", "--scope", "") == ["admin", "read"]

@@ -68,7 +68,7 @@ def test_doctor_on_a_terminal(terminal, config) -> None:
     shown = terminal("doctor", "--config", config({"clock": "clock", "broken": "broken"}))
     assert shown.code == 1
     assert shown.text[shown.text.index("✗") :] == snapshot("""\
-✗ broken: crash: the server exited with code 1
+✗ broken: the server exited with code 1 [crash]
     its last lines on stderr:
     broken: cannot read /etc/broken.conf: no such file
     → See everything that it prints: `mooring list --verbose`.
@@ -209,3 +209,12 @@ def test_children_that_an_earlier_run_left_behind_are_listed_and_not_ended(ran, 
     expected = f"process {stray.pid} of an earlier run is still running: sleep 60"
     assert left[f"kill {stray.pid}"] == expected, "and not its further arguments, which may be secrets"
     assert f"kill {child.pid}" not in left
+
+
+def test_doctor_names_literal_secrets_without_showing_them(ran, config) -> None:
+    entry = {"bundled": "notes", "env": {"API_KEY": "sk-live-1234567890abcdef", "OTHER_KEY": "${HOME}"}}
+    done = ran("--config", config({"notes": entry}), "doctor", "--json")
+    found = [one for one in json.loads(done.stdout) if one["code"] == "secret"]
+    assert [(one["server"], "API_KEY" in one["finding"]) for one in found] == [("notes", True)]
+    assert "sk-live" not in done.stdout + done.stderr
+    assert done.returncode == 0

@@ -100,10 +100,7 @@ def test_import_where_nothing_is_found_on_a_terminal_of_50_columns(terminal) -> 
     assert (shown.code, shown.text) == snapshot(
         (
             0,
-            """\
-No file of a supported program was found.
-note: Nothing to write.
-""",
+            "No file of a supported program was found.\n",
         )
     )
 
@@ -186,7 +183,7 @@ def test_lock_on_a_terminal(terminal, config, lab, tmp_path) -> None:
     its last lines on stderr:
     broken: cannot read /etc/broken.conf: no such file
 + lab     new          2 tools
-note: Wrote DIR/mooring.lock: 1 server, 2 tools.
+note: Wrote DIR/mooring.lock: 1 server, 2 tools. 1 server could not be reached.
 """,
         )
     )

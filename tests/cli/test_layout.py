@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.cli.output import GAP, crop, table, width_of, wrap
+from mooring.cli.output import GAP, by_server, crop, table, width_of, wrap
 
 words = st.text(st.characters(categories=["L", "N", "P"]), max_size=30)
 texts = st.lists(words, max_size=8).map(" ".join)
@@ -40,3 +40,13 @@ def test_a_table_without_a_width_cuts_nothing(rows: list[list[str]]) -> None:
     assert [[cell.strip() for cell in cells] for cells in table(rows, width=None)] == [
         [cell.strip() for cell in row] for row in rows
     ]
+
+
+def test_a_description_that_was_cut_ends_with_an_ellipsis() -> None:
+    text = "Read a file, or a part of it, and return its lines with their numbers, from the first"
+    lines = by_server([("files", "mcp_files_read_the_lines", text)], 40, lambda text, _: text)
+    assert len(lines) == 4
+    assert lines[-1].endswith("…")
+    assert all(width_of(line) <= 40 for line in lines)
+    short = by_server([("files", "mcp_files_read_the_lines", "Read a file.")], 40, lambda text, _: text)
+    assert short[-1] == "    Read a file."

@@ -123,6 +123,7 @@ def test_a_server_that_cannot_be_reached_keeps_its_pin_and_is_named(ran, locked,
     done = ran("lock", "--config", locked)
     assert done.returncode == 11
     assert "✗ lab    unreachable" in done.stdout
+    assert "1 server could not be reached." in done.stderr
     assert (tmp_path / "mooring.lock").read_bytes() == before
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import stat
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -52,6 +53,39 @@ def test_the_usage_of_a_tool_fits_a_narrow_terminal(terminal, config) -> None:
     file = config({"notes": "notes"})
     shown = terminal("--config", file, "call", "mcp_notes_write_note", "--help", columns=40).text
     assert shown.startswith("usage: mooring call mcp_notes_write_note\n  title=STR text=STR\n")
+
+
+def test_the_listed_values_of_an_argument_are_shown_as_they_are_typed(ran, config, lab, terminal) -> None:
+    lab.offers(paint="Paint.")
+    properties = {
+        "colour": {"enum": ["red", "green"]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "depth": {"type": ["integer", "null"], "default": 2},
+        "shade": {"enum": ["a long name of a shade", "another long name of a shade"]},
+    }
+    lab.takes("paint", {"type": "object", "properties": properties, "required": ["colour"]})
+    file = config({"lab": lab.entry})
+    shown = ran("--config", file, "call", "mcp_lab_paint", "--help").stdout
+    usage = "usage: mooring call mcp_lab_paint colour=red|green [tags=LIST] [depth=INT] [shade=VALUE]\n"
+    assert shown.startswith(usage)
+    assert "  colour  one of red, green, required\n" in shown
+    assert "  tags  list[str], optional\n" in shown
+    narrow = terminal("--config", file, "tool", "mcp_lab_paint", columns=40, NO_COLOR="1").raw
+    assert max(map(len, narrow.splitlines())) <= 40
+
+
+def test_the_example_of_a_tool_names_its_one_off_server(ran) -> None:
+    program = [sys.executable, "-m", "mooring.demo", "notes"]
+    shown = ran("tool", "read_note", "--", *program).stdout
+    assert f"mooring call read_note title=text -- {' '.join(program)}\n" in shown
+    assert "mooring.lock" not in shown, "no lock covers it"
+
+
+def test_the_lines_of_an_item_of_an_explanation_are_indented(terminal) -> None:
+    lines = terminal("explain", "crash", columns=40).text.splitlines()
+    items = lines[next(number for number, line in enumerate(lines) if line.startswith("- ")) :]
+    assert len(items) > 2
+    assert all(line.startswith(("- ", "  ")) for line in items)
 
 
 def test_version_fits_a_narrow_terminal(terminal) -> None:
@@ -190,6 +224,8 @@ def test_logs_shows_what_a_server_wrote_in_an_earlier_run(piped, config, tmp_pat
     shown = piped("logs")
     assert "broken" in shown.stdout
     assert "cannot read /etc/broken.conf" in shown.stdout
+    assert piped("logs", "-n", "0").stdout == ""
+    assert piped("logs", "-n", "-1").returncode == 2
     silent = piped("--config", file, "logs", "notes")
     assert (silent.returncode, silent.stderr) == (0, "note: notes has written nothing to stderr yet.\n")
     unknown = piped("--config", file, "logs", "note")

@@ -219,7 +219,7 @@ def test_a_wrong_name_or_argument_is_misuse_and_says_what_is_right(
 def test_a_misspelt_argument_of_a_prompt_is_answered_with_the_nearest_one(ran: Any, library: str) -> None:
     done = ran("prompt", "lib", "greet", "wo=a", "--config", library)
     assert done.returncode == 2
-    assert "it has no argument 'wo', did you mean 'who'? it takes 'who', 'tone'" in done.stderr
+    assert "it has no argument 'wo' (did you mean 'who'?); it takes 'who', 'tone'." in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["resources", "prompts"])
@@ -352,3 +352,24 @@ def test_in_a_pipe_a_question_is_declined_with_a_note(ran: Any, library: str) ->
     assert (done.returncode, done.stdout) == (0, '{"action": "decline"}\n')
     assert "Who are you?" in done.stderr
     assert "Declined" in done.stderr
+
+
+def test_resources_and_arguments_of_prompts_are_completed_from_the_lock(ran: Any, library: str) -> None:
+    assert ran("--config", library, "lock").returncode == 11  # one server is broken, the others are written
+
+    def ask(*typed: str) -> list[str]:
+        return ran("completion", "--words", "--", "--config", library, *typed).stdout.split()
+
+    assert sorted(ask("read", "memo:")) == ["memo:///", "memo:///logo", "memo:///shopping"]
+    assert ask("prompt", "lib", "") == ["greet"]
+    assert ask("prompt", "lib", "greet", "") == ["who=", "tone="]
+    assert ask("prompt", "lib", "greet", "who=Ana", "") == ["tone="]
+
+
+def test_the_tools_that_add_shows_are_the_tools_of_the_server(ran: Any, tmp_path: Path) -> None:
+    shown = ran(
+        "add", "lib", "--json", "--", sys.executable, "-I", "-S", str(SCRIPT), json.dumps(SCRIPTED)
+    ).stdout
+    probe = json.loads(shown)["probe"]
+    assert (probe["resources"], probe["prompts"], "echo" in probe["tools"]) == (2, 1, True)
+    assert not {"greet", "list_mcp_resources", "read_mcp_resource"} & set(probe["tools"])

@@ -141,6 +141,17 @@ def test_strict_lists_every_problem_on_its_own_line(tmp_path: Path) -> None:
     assert "server 'b', field 'cwd'" in rest[1]
 
 
+def test_wrong_values_beside_a_misspelt_field_are_reported_at_once(tmp_path: Path) -> None:
+    entry = {"comand": "x", "start": "layz", "call_timeout": "5 parsecs", "auth": {"client_idd": "x"}}
+    with pytest.raises(ConfigError) as caught:
+        read(tmp_path / "mcp.json", {"mcpServers": {"a": entry}}, strict=True)
+    lines = str(caught.value).splitlines()[1:]
+    fields = ["comand", "start", "call_timeout", "auth.client_idd"]
+    assert [line.split("field ")[1].split(":")[0] for line in lines] == [repr(field) for field in fields]
+    assert "did you mean 'lazy'?" in lines[1]
+    assert not any("'command' or 'url'" in line for line in lines), "it was misspelt, not left out"
+
+
 def test_strict_does_not_mind_what_was_merely_ignored(tmp_path: Path) -> None:
     data = {"mcpServers": {"a": {"command": "x", "quarantined": True}}, "sampling": {"enabled": True}}
     host = read(tmp_path / "mcp.json", data, strict=True)

@@ -179,3 +179,15 @@ def test_configurations_on_the_pages_fit_the_schema(page: Path) -> None:
 def test_generated_pages_and_the_shipped_schema_are_current(name: str) -> None:
     pages = runpy.run_path(str(ROOT / "scripts/write_reference.py"))["PAGES"]
     assert (ROOT / name).read_text() == pages[ROOT / name](), "run `make format`"
+
+
+def test_every_setting_names_the_version_that_has_it_first() -> None:
+    versions = json.loads((ROOT / "scripts/since.json").read_text())
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    assert all(f"\n## {version} - " in changelog for version in versions)
+    for place, cls in (("server", ServerConfig), ("host", HostConfig)):
+        paths = [one.path for one in references_of(cls)]
+        listed = [path for added in versions.values() for path in added[place]]
+        assert len(listed) == len(set(listed))
+        assert set(listed) <= set(paths)
+        assert set(listed) == set(paths) or "\n## Unreleased" in changelog, "list new settings in since.json"

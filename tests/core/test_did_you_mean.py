@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mooring.core.text import nearest
+from mooring.core.text import did_you_mean, nearest
 
 NAMES = ["mcp_files_read_file", "mcp_files_write_file", "mcp_mail_send", "mcp_mail_search"]
 
@@ -46,3 +46,13 @@ def test_two_letters_are_not_the_end_of_a_name() -> None:
 def test_names_that_share_most_letters_are_compared_however_many_others_there_are() -> None:
     others = [f"zz_{number:03}" for number in range(100)]
     assert nearest("raed_file", [*others, "read_file"]) == ("read_file",)
+
+
+def test_a_name_that_was_not_written_to_its_end_is_found() -> None:
+    assert nearest("out", ["timeout", "output"], 1) == ("output",)
+    assert nearest("mcp_mail", NAMES) == ("mcp_mail_search", "mcp_mail_send")
+
+
+def test_swapped_letters_of_a_short_word_are_a_misspelling() -> None:
+    assert did_you_mean("aks", ["ask", "allow", "deny"]) == "ask"
+    assert did_you_mean("xyz", ["ask", "allow", "deny"]) is None

@@ -103,6 +103,19 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_lists_and_tables_follow_an_empty_line_or_a_heading(page: Path) -> None:
+    """Without it, GitHub shows a list and the site a paragraph."""
+    text = re.sub(r"(?ms)^( *)```.*?^\1```$", "```", page.read_text())
+    before: str = ""
+    for line in text.splitlines():
+        starts = re.match(r"[-*] |\d+\. |\|", line)
+        if starts and not line.startswith("|---") and before.strip():
+            inside = re.match(r"\s|[-*] |\d+\. |\||#|<!--", before)
+            assert inside, f"add an empty line after {before!r}"
+        before = line
+
+
 def test_the_recorded_session_is_what_the_commands_print() -> None:
     script = [sys.executable, str(ROOT / "scripts/record_session.py"), "--check"]
     assert subprocess.run(script, timeout=50).returncode == 0, "run `make format`"

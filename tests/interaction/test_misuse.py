@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mooring import Host, HostConfig, ServerConfig, SyncHost
+from mooring import (
+    ConfigError,
+    Host,
+    HostConfig,
+    ServerConfig,
+    SyncHost,
+    build_tool_name,
+    tool_name_prefix,
+)
 from tests.lab.http import HttpLab
 from tests.lab.stdio import lab_server
 
@@ -140,3 +149,35 @@ async def test_ready_is_false_when_the_time_is_over_or_a_login_is_missing() -> N
         lab.faults["server/discover"] = lab.faults["initialize"] = locked
         async with Host([lab.config()]) as host:
             assert await host.ready(20) is False
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (
+            {"style": "doubl"},
+            "style must be 'mcp', 'double', 'server' or 'raw', not 'doubl'; did you mean 'double'?",
+        ),
+        ({"discovery": "allways"}, "not 'allways'; did you mean 'always'?"),
+        ({"style": 7}, "style must be 'mcp', 'double', 'server' or 'raw', not 7$"),
+    ],
+)
+def test_a_misspelt_option_of_a_host_is_refused_with_the_nearest_value(
+    option: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words.replace("?", r"\?")):
+        Host([], **option)
+
+
+def test_a_misspelt_style_of_a_name_is_refused() -> None:
+    for function in (partial(build_tool_name, "a", "b"), partial(tool_name_prefix, "a")):
+        with pytest.raises(ConfigError, match="did you mean 'double'"):
+            function(style="doubl")  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_model_that_misspells_a_tool_of_its_session_gets_the_nearest_name() -> None:
+    async with Host(local=[greet]) as host:
+        chat = host.session("chat", discovery="always")
+        assert "Did you mean 'tools_search'?" in (await chat.call("tools_serch", {"query": "x"})).text
+        wrong = await chat.call("tools_search", {"qury": "x"})
+        assert wrong.structured["error"] == "tools_search takes no argument 'qury'. Did you mean 'query'?"

@@ -147,7 +147,9 @@ async def _probe(
     server = ServerConfig(name=name, source=source, **fields)
     async with Host([server], lock=False, trust=True, relay=ClientBridge()) as host:
         await watch(host, out, host.ready, timeout=options.timeout)
-        tools = tuple(tool.remote_name for tool in host.catalog.tools.values())
+        own = {tool.remote_name for tool in host.provider(name).snapshot.tools}  # not prompts shown as tools
+        shown = (tool for tool in host.catalog.tools.values() if tool.server == name)
+        tools = tuple(tool.remote_name for tool in shown if tool.remote_name in own)
         return host.status()[0], tools
 
 

@@ -144,7 +144,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         _discard_stdout()
         return DONE
     except KeyboardInterrupt:
-        out.error("Interrupted. All servers that were started have been stopped.", label="")
+        started = "mooring.host" in sys.modules  # a command such as `logs` starts no servers
+        out.error(f"Interrupted.{' All servers that were started have been stopped.' * started}", label="")
         _document_error(out, INTERRUPTED)
         return INTERRUPTED
     except Exception as problem:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mooring.core.types import Tool
 
 
+_MOST_CHOICES = 20
 _DEPTH = 8
 """Depth to which unions are followed. Each reference is followed once, which bounds the work."""
 # A bool is an int in Python, so it comes first.
@@ -63,7 +64,7 @@ def parse_arguments(
         if key.endswith(":"):
             arguments[key[:-1]] = _json(text, key[:-1])
         else:
-            arguments[key] = _typed(text, key, _types(properties.get(key), schema))
+            arguments[key] = typed_value(text, key, schema)
     _check_names(arguments, properties, schema, complete=complete)
     return arguments
 
@@ -80,9 +81,11 @@ class Parameter:
     name: str
     kind: str
     """Its type in Python."""
+    choices: tuple[str, ...]
+    """The values that the schema lists, as they are written in `key=value`."""
     required: bool
     default: str
-    """Its default as a Python expression."""
+    """Its default as a Python expression; `None` if the schema has none."""
     description: str
     example: str
     """A value for the command line."""
@@ -108,7 +111,8 @@ def parameters(schema: Mapping[str, Any]) -> list[Parameter]:
         keywords = _mapping(about)
         choices = [one for one in _list(keywords.get("enum")) if isinstance(one, str | int | float)]
         kinds = [_PYTHON.get(kind, kind) for kind in sorted(_types(about, schema))]
-        kind = f"Literal[{', '.join(map(repr, choices))}]" if choices else " | ".join(kinds) or "Any"
+        plain = " | ".join(_with_items(kind, keywords) for kind in kinds) or "Any"
+        kind = f"Literal[{', '.join(map(repr, choices))}]" if choices else plain
         sample = next((_SAMPLES[one] for one in kinds if one in _SAMPLES), "text")
         given = next(iter([*_list(keywords.get("examples")), *choices]), None)
         description = keywords.get("description")
@@ -116,6 +120,7 @@ def parameters(schema: Mapping[str, Any]) -> list[Parameter]:
             Parameter(
                 name=name,
                 kind=kind,
+                choices=tuple(one if isinstance(one, str) else json.dumps(one) for one in choices),
                 required=name in required,
                 default=repr(keywords.get("default")),
                 description=description if isinstance(description, str) else "",
@@ -123,6 +128,12 @@ def parameters(schema: Mapping[str, Any]) -> list[Parameter]:
             )
         )
     return found
+
+
+def _with_items(kind: str, keywords: Mapping[str, Any]) -> str:
+    """The type in Python, with that of the items of a list."""
+    of = _mapping(keywords.get("items")).get("type") if kind == "list" else None
+    return f"list[{_PYTHON[of]}]" if isinstance(of, str) and of in _PYTHON else kind
 
 
 def names_of(schema: Mapping[str, Any]) -> list[str]:
@@ -136,7 +147,15 @@ def typed_value(text: str, name: str, schema: Mapping[str, Any]) -> Any:
     Raises:
         UsageError: it does not fit the schema.
     """
-    return _typed(text, name, _types(_mapping(schema.get("properties")).get(name), schema))
+    about = _mapping(schema.get("properties")).get(name)
+    value = _typed(text, name, _types(about, schema))
+    listed = _list(_mapping(about).get("enum"))
+    if listed and value not in listed:
+        choices = [one if isinstance(one, str) else json.dumps(one) for one in listed]
+        known = f"{', '.join(choices[:_MOST_CHOICES])}{', …' if len(choices) > _MOST_CHOICES else ''}"
+        near = suggestion(text, choices)
+        raise UsageError(f"{name}: {text[:80]!r} is not one of {known}.{near} Write {name}:=JSON to send it.")
+    return value
 
 
 def _base(document: str | None) -> dict[str, Any]:
@@ -259,17 +278,39 @@ async def read_arguments(
     """
     ask = sys.stdin.isatty() and out.interactive and not out.options.json
     schema = tool.input_schema
-    arguments = parse_arguments(words, document, schema, read=_read, complete=not ask)
+    typed = next((word for word in words if word.partition("=")[2] == "@-"), None)
+    stdin = "" if typed is None else await read_stdin("@-", f"the value of {typed.partition('=')[0]}", out)
+
+    def read(name: str) -> str:
+        return stdin if name == "-" else _read(name)
+
+    arguments = parse_arguments(words, document, schema, read=read, complete=not ask)
     for name in missing(arguments, schema):
         arguments[name] = await _ask(name, schema, out)
     return arguments
 
 
-def _read(name: str) -> str:
-    """Read a file; `-` is standard input."""
+async def read_stdin(place: str, what: str, out: Output) -> str:
+    """Read standard input.
+
+    Args:
+        place: The word of the command line that asks for it.
+        what: What to type, for a terminal.
+        out: Silent with `--quiet`.
+
+    Raises:
+        UsageError: it is not UTF-8 text.
+    """
+    from mooring.cli.ask import typed_text
+
     try:
-        if name == "-":
-            return sys.stdin.read()
+        return (await typed_text("" if out.options.quiet else what)).removeprefix("\ufeff")
+    except UnicodeDecodeError:
+        raise UsageError(f"{place}: standard input is not UTF-8 text.") from None
+
+
+def _read(name: str) -> str:
+    try:
         path = Path(name).expanduser()
         if path.stat().st_size > SIZE_LIMIT:
             raise UsageError(f"@{name}: the file is larger than {SIZE_LIMIT >> 20} MiB.")

@@ -44,6 +44,23 @@ async def typed_line(most: int = 65_536) -> bytes:
     return await answer
 
 
+async def typed_text(what: str) -> str:
+    """Everything up to the end of standard input. A terminal first shows `what` to type; Ctrl-C ends it.
+
+    Raises:
+        UnicodeDecodeError: it is not UTF-8 text.
+    """
+    if not sys.stdin.isatty():
+        return sys.stdin.read()
+    if what:
+        sys.stderr.write(f"Type {what}; end with Ctrl-D on a line of its own.\n")
+        sys.stderr.flush()
+    parts: list[bytes] = []
+    while part := await typed_line():
+        parts.append(part)
+    return b"".join(parts).decode()
+
+
 def on_terminal() -> bool:
     """Whether a person can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()

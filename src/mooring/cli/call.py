@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
@@ -55,12 +54,12 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     import asyncio
 
     from mooring.cli.app import exit_code, message_of
-    from mooring.cli.arguments import read_arguments
+    from mooring.cli.arguments import read_arguments, read_stdin
     from mooring.cli.ask import elicitation_handler
     from mooring.cli.hosting import find_tool, one_off_server, open_host
     from mooring.cli.progress import progress_bar
 
-    document = _read_stdin(options) if args.args == "-" else args.args
+    document = await read_stdin("--args", "the arguments as JSON", out) if args.args == "-" else args.args
 
     declined = False
 
@@ -118,12 +117,6 @@ async def _approved(request: ApprovalRequest, out: Output) -> bool:
     return await confirm(
         f"{question} Approval is required: {request.reason}.", "The tool was not called.", out
     )
-
-
-def _read_stdin(options: Options) -> str:
-    if sys.stdin.isatty() and not options.quiet:
-        sys.stderr.write("Type the arguments as JSON; end with Ctrl-D.\n")
-    return sys.stdin.read()
 
 
 def _document(result: Result) -> dict[str, object]:

@@ -27,9 +27,17 @@ EXAMPLES = """\
 _SCRIPTS = {
     "bash": """\
 _mooring() {
-  local IFS=$'\\n'
-  COMPREPLY=($(mooring completion --words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+  # Bash splits words at = and : too, and replaces only what follows the last one.
+  local IFS=$' \\t\\n' line=${COMP_LINE:0:COMP_POINT} word before
+  local -a words
+  read -ra words <<< "$line"
+  [[ $line == *[[:space:]] ]] && words+=("")
+  word=${words[${#words[@]}-1]}
+  before=${word%"${word##*[=:]}"}
+  IFS=$'\\n'
+  COMPREPLY=($(mooring completion --words -- "${words[@]:1}" 2>/dev/null))
   [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
+  COMPREPLY=("${COMPREPLY[@]#"$before"}")
 }
 complete -o default -F _mooring mooring
 """,
@@ -42,7 +50,8 @@ _mooring() {
   elif [[ -n ${found[1]-} ]]; then compadd -- $found
   else _files; fi
 }
-compdef _mooring mooring
+# Loaded from fpath, this file is the body of the first call.
+if [[ ${funcstack[1]-} == _mooring ]]; then _mooring "$@"; else compdef _mooring mooring; fi
 """,
     "fish": """\
 function __mooring_words
@@ -52,10 +61,10 @@ complete -c mooring -a '(__mooring_words)'
 """,
 }
 
-_SERVERS = frozenset(
-    ("ping", "remove", "enable", "disable", "approve", "login", "logout", "prompt", "logs", "--server")
-)
+_SERVERS = frozenset(("remove", "enable", "disable", "approve", "login", "logout", "prompt", "--server"))
 """Commands and options that take the name of a server."""
+_SEVERAL = frozenset(("ping", "logs"))
+"""Commands that take the names of several servers."""
 _CATALOG = frozenset(("call", "tool", "read", "prompt", "skill", "approve"))
 """Commands whose further arguments come from the catalog."""
 
@@ -99,8 +108,12 @@ async def _candidates(typed: Sequence[str]) -> list[str]:
         found = list(COMMANDS)
     elif before[-1] in _SERVERS and not (command == "approve" and "/" in start):
         found = _servers(options)
+    elif command in _SEVERAL:
+        found = [name for name in _servers(options) if name not in rest[1:]]
     elif (choices := _choices(command, before[-1])) is not None:
         found = choices
+    elif command == "token":
+        found = _tokens(options, before[-1], rest[1:])
     elif command in _CATALOG:
         found = await _from_catalog(options, command, rest[1:], start)
     else:
@@ -155,25 +168,51 @@ def _servers(options: Options) -> list[str]:
     return sorted(server.name for server in load(options.files).servers)
 
 
+def _tokens(options: Options, last: str, words: Sequence[str]) -> list[str]:
+    """The profiles of the gateway, the scopes in use, or the tokens that can be replaced or ended."""
+    from mooring.config import load
+    from mooring.gateway.admin import SCOPE
+    from mooring.gateway.tokens import TokenFile, token_path
+
+    gateway = load(options.files).gateway
+    if last == "--profile":
+        return list(gateway.profiles)
+    stored = TokenFile(token_path(gateway)).read()
+    if last == "--scope":
+        return sorted({SCOPE, *(scope for entry in stored for scope in entry.scopes)})
+    if last not in ("rotate", "revoke"):
+        return []
+    return sorted(entry.name for entry in stored if entry.revoked is None)
+
+
 async def _from_catalog(options: Options, command: str, words: Sequence[str], start: str) -> list[str]:
     """Names in the catalog or, after the tool of `call`, its arguments and their values."""
     from dataclasses import replace
 
     from mooring.cli.hosting import open_host
+    from mooring.host import runtime_of
 
     silent = Output(replace(options, quiet=True))
     async with open_host(options, silent, idle=True) as host:
         catalog = host.catalog
+        lock = runtime_of(host).builder.pins.lock
     names = [word for word in words if not word.startswith("-")]
     match command:
         case "call" if names:
             return _arguments(catalog.tools[names[0]], names[1:], start) if names[0] in catalog.tools else []
         case "prompt" if names:
-            return [one.name for one in catalog.prompts if one.server == names[0]][: 0 if names[1:] else None]
+            own = {one.name: one for one in catalog.prompts if one.server == names[0]}
+            if not names[1:]:
+                return list(own)
+            typed = {word.partition("=")[0] for word in names[2:]}
+            known = own[names[1]].arguments if names[1] in own else ()
+            return [f"{one['name']}=" for one in known if one["name"] not in typed]
         case _ if names:
             return []
         case "read":
-            return [resource.uri for resource in catalog.resources]
+            pins = () if lock is None else lock.servers.values()
+            listed = [one.uri for pin in pins for one in pin.snapshot.resources]
+            return [*listed, *(one.uri_template.partition("{")[0] for one in catalog.templates)]
         case "skill":
             return [skill.name for skill in catalog.skills]
         case "approve":

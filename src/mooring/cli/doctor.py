@@ -22,6 +22,7 @@ from mooring.core.text import clean, clean_line
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
+    from mooring.config.models import ServerConfig
     from mooring.host import Host
     from mooring.lock.compare import Lock
     from mooring.transport.base import Passing
@@ -236,14 +237,13 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
     from mooring.config.plan import fingerprint
     from mooring.config.trust import forbidden
     from mooring.core.injection_scan import injection_warnings
-    from mooring.servers.diagnosis import diagnose, unpinned_package
+    from mooring.servers.diagnosis import diagnose, unpinned_package, without_advice
 
     server = next(one for one in host.config.servers if one.name == name)
     status = next(one for one in host.status() if one.name == name)
     trouble = diagnose(server, status)
     if trouble is not None:
-        reason = (status.error or "it did not connect in time").removeprefix(f"{name!r}: ")
-        reason = reason.removesuffix(f"; log in: `mooring login {name}`")  # as `next` says
+        reason = without_advice(status.error or "it did not connect in time", name)
         finding = f"{trouble.cause}: {reason}"
         yield Finding(level="error", server=name, finding=finding, next=trouble.next, code=trouble.cause)
     elif status.state == "connected":
@@ -267,6 +267,7 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
         unpinned = f"{server.command} installs the newest version of {package} at each start"
         advice = _pin(server.command, package)
         yield Finding(level="warning", server=name, finding=unpinned, next=advice, code="unpinned")
+    yield from _secrets(server)
     if server.auth and server.auth.get("client_secret") and not server.auth.get("issuer"):
         sent = "its client_secret goes to the authorization server that it names first"
         advice = "Set `issuer` in its `auth` to the authorization server at which the client is registered."
@@ -280,6 +281,18 @@ def _server(host: Host, name: str, lock: Lock | None) -> Iterator[Finding]:
             yield Finding(level="warning", server=name, finding=changed, next="mooring check", code="changed")
 
 
+def _secrets(server: ServerConfig) -> Iterator[Finding]:
+    """Values in the entry that look like secrets, without the values."""
+    from mooring.config.programs.model import Vault
+
+    entry = {"args": list(server.args), "env": dict(server.env), "headers": dict(server.headers)}
+    _, notes = Vault().scrub("secret", {**entry, "url": server.url} if server.url else entry)
+    for note in notes:
+        written = f"{note.partition(' held ')[0]} looks like a secret that is written in the file"
+        advice = "Write '${NAME}' instead, and set NAME in the environment."
+        yield Finding(level="warning", server=server.name, finding=written, next=advice, code="secret")
+
+
 def _pin(command: str | None, package: str) -> str:
     name = package.rpartition("@")[0] or package
     listing = "npm view" if "npx" in (command or "") else "pip index versions"
@@ -289,9 +302,10 @@ def _pin(command: str | None, package: str) -> str:
 def _lines(finding: Finding, out: Output) -> Sequence[str]:
     symbol, style = _SYMBOLS[finding.level]
     server = f"{finding.server}: " if finding.server else ""
-    named = finding.code is None or finding.finding.startswith(f"{finding.code}:")
-    code = "" if named else f" [{finding.code}]"
-    first, *rest = wrap(clean(server + finding.finding + code), out.width, GAP * 2) or [""]
+    # The code ends the first line: an error may have lines of stderr below it.
+    about, line, more = finding.finding.removeprefix(f"{finding.code}: ").partition("\n")
+    code = "" if finding.code is None else f" [{finding.code}]"
+    first, *rest = wrap(clean(server + about + code + line + more), out.width, GAP * 2) or [""]
     lines = [f"{out.paint(symbol, style)} {first.lstrip()}", *(out.paint(line, "dim") for line in rest)]
     if finding.next:
         lines.extend(out.paint(line, "bold") for line in wrap(clean(f"→ {finding.next}"), out.width, GAP * 2))

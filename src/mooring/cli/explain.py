@@ -45,7 +45,10 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     else:
         out.line(out.paint(args.code, "bold"))
         for paragraph in _paragraphs(known[args.code]):
-            out.lines(wrap(paragraph, out.width) or [""])
+            item = paragraph.startswith("- ")
+            first, *rest = wrap(paragraph, out.width) or [""]
+            # wrapped again, because the indent takes room
+            out.lines([first, *(wrap(" ".join(rest), out.width, indent=GAP) if item and rest else rest)])
     return 0
 
 

@@ -67,7 +67,10 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
         out.lines([*_found_lines(sources, out), *_move_lines(moves, out), *painted(diff, out)])
     question = f"Write {plural(len(imported), 'server')} into {short(target.path)}?"
     hidden = next((file.path for file in found_files(env={}) if file.scope == "project"), None)
-    code, written = await finish(target, text if imported else None, question, args, out)
+    if sources:
+        code, written = await finish(target, text if imported else None, question, args, out)
+    else:
+        code, written = 0, False
     if written and target.found.scope == "project":
         approve_entries(target.path, [move.name for move in imported])  # the user has just confirmed them
         if hidden is not None and hidden != target.path:

@@ -76,7 +76,9 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     else:
         out.lines(review_lines(reviews, out, approvable=False))
         if fresh.servers or previous:
-            out.note(_verdict(file, fresh, stale=stale, check_only=args.check_only))
+            absent = sum(one.status == "unreachable" for one in reviews)
+            unreached = f" {plural(absent, 'server')} could not be reached." if absent else ""
+            out.note(_verdict(file, fresh, stale=stale, check_only=args.check_only) + unreached)
         for note in _volatile_notes(fresh):
             out.note(note)
     if stale and args.check_only:

@@ -42,11 +42,14 @@ _POLL = 0.5
 
 def configure(parser: Parser) -> None:
     parser.add_argument("servers", metavar="SERVER", nargs="*", help="only these servers")
-    parser.add_argument(
-        "-n", "--lines", metavar="N", type=positive, default=50, help="last lines of each (50)"
-    )
+    parser.add_argument("-n", "--lines", metavar="N", type=_count, default=50, help="last lines of each (50)")
     parser.add_argument("-f", "--follow", action="store_true", help="wait for new lines; Ctrl-C ends it")
     parser.add_argument("--audit", action="store_true", help="with --gateway: the audit log")
+
+
+def _count(text: str) -> int:
+    """An argparse type: a positive integer, or 0."""
+    return 0 if text == "0" else positive(text)
 
 
 async def run(args: Namespace, options: Options, out: Output) -> int:

@@ -103,7 +103,9 @@ def by_server(
         for name, text in own:
             # Users copy names: break a long one over lines, never crop it.
             lines += [paint(line, "cyan") for line in wrap(name, width, indent=GAP)]
-            lines += wrap(text, width, indent=GAP * 2)[:2]
+            shown = wrap(text, width, indent=GAP * 2)
+            rest = [crop(f"{shown[1]} {shown[2].lstrip()}", width)] if len(shown) > 2 else shown[1:]
+            lines += [*shown[:1], *rest]
     return lines
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
@@ -43,13 +42,14 @@ def configure(parser: Parser) -> None:
 
 async def run(args: Namespace, options: Options, out: Output) -> int:
     from mooring.cli.app import FAILED, exit_code
+    from mooring.cli.arguments import read_stdin
     from mooring.cli.ask import elicitation_handler
     from mooring.cli.hosting import chosen, gather, open_host
     from mooring.cli.progress import progress_bar
     from mooring.host import runtime_of
     from mooring.scripts.tools import run_script
 
-    code = _read(args.file)
+    code = await read_stdin("-", "the script", out) if args.file == "-" else _read(args.file)
 
     async def approve(request: ApprovalRequest) -> bool:
         return args.yes or await _approved(request, out)
@@ -114,8 +114,6 @@ def _document(result: Result) -> dict[str, object]:
 
 def _read(path: str) -> str:
     try:
-        if path == "-":
-            return sys.stdin.buffer.read().decode("utf-8-sig")
         with open(path, encoding="utf-8-sig") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as problem:

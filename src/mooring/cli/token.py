@@ -6,7 +6,7 @@ import argparse
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from mooring.cli.options import Options, Parser, UsageError
+from mooring.cli.options import Options, Parser, UsageError, suggestion
 from mooring.cli.output import GAP, Output, table
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     unknown = [name for name in args.profile if name not in config.gateway.profiles]
     if unknown:
         known = ", ".join(config.gateway.profiles) or "none is configured"
-        raise UsageError(f"There is no profile {unknown[0]!r}. Known profiles: {known}.")
+        near = suggestion(unknown[0], list(config.gateway.profiles))
+        raise UsageError(f"There is no profile {unknown[0]!r}.{near} Known profiles: {known}.")
     file = TokenFile(token_path(config.gateway))
     if args.action == "list":
         return _list(file, options, out)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from mooring.cli.options import Options, Parser, add_one_off, add_style
-from mooring.cli.output import GAP, Output, crop, fields, wrap
+from mooring.cli.output import GAP, Output, crop, fields, width_of, wrap
 from mooring.core.text import clean, clean_line
 
 if TYPE_CHECKING:
+    from mooring.cli.arguments import Parameter
     from mooring.core.types import Tool
     from mooring.host import Host
 
@@ -25,6 +27,8 @@ EXAMPLES = """\
   mooring tool mcp_files_read_file --json | jq .input_schema"""
 
 _LONGEST_EXAMPLE = 200
+_LONGEST_VALUES = 40
+"""Longest list of values in a line of usage."""
 
 
 def configure(parser: Parser) -> None:
@@ -43,7 +47,7 @@ async def run(args: Namespace, options: Options, out: Output) -> int:
     if options.json:
         out.document(document)
     else:
-        out.lines(_lines(document, tool, out))
+        out.lines(_lines(document, tool, args, out))
     return 0
 
 
@@ -64,7 +68,8 @@ async def show_arguments(args: Namespace, options: Options, out: Output) -> int:
     if tool.description:
         out.lines(["", *wrap(clean(tool.description), out.width)])
     out.lines(_arguments(tool, out))
-    out.lines(["", f"example: {_example(tool)}", "", "Options of the command: mooring call --help"])
+    out.lines(["", *wrap(f"example: {_example(tool, args)}", out.width), ""])
+    out.lines(wrap("Options of the command: mooring call --help", out.width))
     return 0
 
 
@@ -100,18 +105,27 @@ def signature(tool: Tool) -> str:
 def _usage(tool: Tool) -> str:
     from mooring.cli.arguments import parameters
 
-    words = [(one.required, f"{one.name}={one.kind.upper()}") for one in parameters(tool.input_schema)]
+    words = [(one.required, f"{one.name}={_placeholder(one)}") for one in parameters(tool.input_schema)]
     return clean_line(" ".join(word if required else f"[{word}]" for required, word in words))
 
 
-def _example(tool: Tool) -> str:
+def _placeholder(one: Parameter) -> str:
+    """The listed values if they are few, else the type in capitals: `red|green`, `INT`, `LIST`."""
+    if one.choices:
+        values = "|".join(one.choices)
+        return values if len(values) <= _LONGEST_VALUES else "VALUE"
+    return next(word for word in re.findall(r"\w+", one.kind) if word != "None" or one.kind == word).upper()
+
+
+def _example(tool: Tool, args: Namespace) -> str:
     """A command that calls the tool with its required arguments."""
     import shlex
 
     from mooring.cli.arguments import parameters
 
     words = [f"{one.name}={one.example}" for one in parameters(tool.input_schema) if one.required]
-    return clean_line(crop(shlex.join(["mooring", "call", tool.name, *words]), _LONGEST_EXAMPLE))
+    where = ["--url", args.url] if args.url else ["--", *args.program] if args.program else []
+    return clean_line(crop(shlex.join(["mooring", "call", tool.name, *words, *where]), _LONGEST_EXAMPLE))
 
 
 def _arguments(tool: Tool, out: Output) -> list[str]:
@@ -119,23 +133,30 @@ def _arguments(tool: Tool, out: Output) -> list[str]:
 
     lines: list[str] = []
     for one in parameters(tool.input_schema):
-        about = f"{one.kind}, required" if one.required else f"{one.kind}, default {one.default}"
-        lines.append(f"{GAP}{out.paint(clean_line(one.name), 'cyan')}  {out.paint(clean_line(about), 'dim')}")
+        kind = f"one of {', '.join(one.choices)}" if one.choices else one.kind
+        optional = "optional" if one.default == "None" else f"default {one.default}"
+        name, about = clean_line(one.name), clean_line(f"{kind}, {'required' if one.required else optional}")
+        if out.width is None or width_of(f"{GAP}{name}{GAP}{about}") <= out.width:
+            lines.append(f"{GAP}{out.paint(name, 'cyan')}{GAP}{out.paint(about, 'dim')}")
+        else:
+            lines += [out.paint(line, "cyan") for line in wrap(name, out.width, indent=GAP)]
+            lines += [out.paint(line, "dim") for line in wrap(about, out.width, indent=GAP * 3)]
         lines += wrap(clean(one.description), out.width, indent=GAP * 3)
     return ["", out.paint("arguments", "bold"), *(lines or [f"{GAP}none"])]
 
 
-def _lines(document: dict[str, Any], tool: Tool, out: Output) -> list[str]:
+def _lines(document: dict[str, Any], tool: Tool, args: Namespace, out: Output) -> list[str]:
     title = f" ({clean_line(tool.title)})" if tool.title else ""
+    one_off = args.url or args.program  # which no lock covers
     hints = [word for word, value in tool.annotations.items() if value is True]
     facts = {
         "server": tool.server,
         "own name": tool.remote_name,
         "hints": ", ".join(hints),
-        "pinned": "yes" if document["pinned"] else "no: mooring.lock does not have it",
+        "pinned": "" if one_off else "yes" if document["pinned"] else "no: mooring.lock does not have it",
         "cost": f"{document['tokens']} tokens in a prompt",
         "returns": "" if tool.output_schema is None else json.dumps(dict(tool.output_schema))[:400],
-        "example": _example(tool),
+        "example": _example(tool, args),
     }
     room = max(map(len, facts)) + len(GAP)
     lines = [out.paint(clean_line(tool.name), "bold") + title]

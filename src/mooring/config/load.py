@@ -337,17 +337,19 @@ class _Merge:
         if name == OWNER:
             taken = f"the name {OWNER!r} is that of the host's own tools; choose another name"
             problems = (*problems, Problem(field=None, message=taken))
-        if not problems:
-            try:
-                fields = {**defaults, **entry.fields, "name": name, "source": source}
-                server = ServerConfig.from_fields(fields)
-            except InvalidEntryError as error:
-                problems = tuple(_as_written(problem, entry) for problem in error.problems)
+        try:
+            fields = {**defaults, **entry.fields, "name": name, "source": source}
+            server = ServerConfig.from_fields(fields)
+        except InvalidEntryError as error:
+            # An entry with a misspelt field is incomplete: only problems of its other fields are true.
+            found = (one for one in error.problems if one.field is not None or not problems)
+            problems = (*problems, *(_as_written(problem, entry) for problem in found))
         for problem in problems:
             self.wrong(source, _warning(source.file, name, problem))
-        if server is not None:
-            self.notes += _strange_references(server)
-            self.notes += _ignored_fields(server, entry)
+        if server is None or problems:
+            return None
+        self.notes += _strange_references(server)
+        self.notes += _ignored_fields(server, entry)
         return server
 
     def defaults(self, settings: dict[str, _Setting], source: ConfigSource = _OWN) -> dict[str, Any]:

@@ -447,7 +447,8 @@ def one_of(*choices: str) -> Read[Any]:
     def read(value: object) -> str:
         if isinstance(value, str) and value in choices:
             return value
-        raise ValueError(f"must be one of {words}")
+        near = did_you_mean(value, choices) if isinstance(value, str) else None
+        raise ValueError(f"must be one of {words}" + (f"; did you mean {near!r}?" if near else ""))
 
     return read
 

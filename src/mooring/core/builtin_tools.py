@@ -95,9 +95,9 @@ def fitting(prompt: Prompt, arguments: Mapping[str, Any]) -> dict[str, str]:
     known = [argument["name"] for argument in given]
     if unknown := sorted(set(arguments) - set(known)):
         near = did_you_mean(unknown[0], known)
-        hint = "" if near is None else f", did you mean {near!r}?"
+        hint = "" if near is None else f" (did you mean {near!r}?)"
         takes = f"it takes {', '.join(map(repr, known))}" if known else "it takes none"
-        raise ValueError(f"it has no argument {unknown[0]!r}{hint or ';'} {takes}")
+        raise ValueError(f"it has no argument {unknown[0]!r}{hint}; {takes}")
     missing = [a["name"] for a in given if a.get("required") is True and a["name"] not in arguments]
     if missing:
         raise ValueError(f"it needs {', '.join(map(repr, missing))}")

@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from mooring.core.builtin_tools import READ, READ_SKILL
 from mooring.core.catalog import Catalog
 from mooring.core.extensions import qualified_file
 from mooring.core.names import OWNER
 from mooring.core.search import Hit, Index, Ranker
-from mooring.core.text import clean_for_model, dumps, fence, line, nearest, tool_cost
+from mooring.core.text import clean_for_model, did_you_mean, dumps, fence, line, nearest, tool_cost
 from mooring.core.types import Group, Json, Skill, Tool
 from mooring.core.value import Value, replace
 from mooring.errors import ConfigError
@@ -334,7 +334,8 @@ def _problem(name: str, arguments: Mapping[str, Any]) -> str | None:
     schema = _BY_NAME[name].input_schema
     strange = sorted(str(key)[:40] for key in arguments if key not in schema["properties"])
     if strange:
-        return f"{name} takes no argument {strange[0]!r}."
+        near = did_you_mean(strange[0], schema["properties"])
+        return f"{name} takes no argument {strange[0]!r}." + (f" Did you mean {near!r}?" if near else "")
     if name == "tools_search":
         if not isinstance(arguments.get("query"), str) or not arguments["query"].strip():
             return "tools_search needs a 'query': some words that say what the tool does."
@@ -375,7 +376,9 @@ def checked_mode(given: Mode | None) -> Mode | None:
     """
     if given in (None, "auto", "always", "never"):
         return given
-    raise ConfigError(f"discovery must be 'auto', 'always' or 'never', not {given!r}")
+    near = did_you_mean(str(given), get_args(Mode))
+    hint = f"; did you mean {near!r}?" if near else ""
+    raise ConfigError(f"discovery must be 'auto', 'always' or 'never', not {given!r}{hint}")
 
 
 class VisibleTools(Value):

@@ -9,7 +9,9 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import Literal, get_args
 
+from mooring.core.text import did_you_mean
 from mooring.core.value import Value
+from mooring.errors import ConfigError
 
 # Letters of other scripts, and digits, that look like Latin ones in common typefaces.
 _ALIKE = str.maketrans(
@@ -61,6 +63,20 @@ Style = Literal["mcp", "double", "server", "raw"]
 """`mcp_<server>_<tool>`, `mcp__<server>__<tool>`, `<server>_<tool>`, `<tool>`."""
 
 STYLES: tuple[Style, ...] = get_args(Style)
+
+
+def checked_style(given: Style | None) -> Style | None:
+    """Return `given`.
+
+    Raises:
+        ConfigError: it is not one of the styles.
+    """
+    if given is None or given in STYLES:
+        return given
+    near = did_you_mean(str(given), STYLES)
+    hint = f"; did you mean {near!r}?" if near else ""
+    raise ConfigError(f"style must be 'mcp', 'double', 'server' or 'raw', not {given!r}{hint}")
+
 
 LIMIT = 64
 """Longest name that all known model providers accept."""
@@ -303,9 +319,12 @@ def build_tool_name(server: str, tool: str, style: Style = "double") -> str:
     It is the name that the catalog has, unless another tool claims the same one: then the catalog adds a hash
     to both. Names of more than 64 characters are cut and get a hash. `authenticate` is the tool that begins a
     login.
+
+    Raises:
+        ConfigError: the style is unknown.
     """
     pair = (server, LOGIN if tool == AUTHENTICATE else tool)
-    return assign([pair], style)[pair]
+    return assign([pair], checked_style(style) or "double")[pair]
 
 
 def parse_tool_name(name: str) -> Pair | None:
@@ -321,7 +340,7 @@ def parse_tool_name(name: str) -> Pair | None:
 
 def tool_name_prefix(server: str, style: Style = "double") -> str:
     """Return the prefix of the names of a server's tools, such as `mcp__github__`; empty in style `raw`."""
-    return prefix(server, style)
+    return prefix(server, checked_style(style) or "double")
 
 
 def normalize_name(name: str) -> str:

@@ -147,6 +147,8 @@ def _visible(text: str, tab: str = " ") -> str:
 _LONGEST = 96
 """Characters of a name that are compared: names may come from untrusted servers."""
 _SHORTLIST = 24
+_SWAPPED = 0.8
+"""Least similarity of two words with the same letters."""
 _WORSE = 0.1
 """How much less similar than the best name another suggestion may be."""
 
@@ -169,7 +171,11 @@ def nearest(name: str, names: Iterable[str], limit: int = 3, *, similar: float =
     scored: list[tuple[float, str]] = []
     for _, candidate, text in short:
         matcher.set_seq1(text)
-        ratio = 1.0 if len(wanted) > 2 and text.endswith(wanted) else matcher.ratio()
+        ratio = matcher.ratio()
+        if len(wanted) > 2 and (text.startswith(wanted) or text.endswith(wanted)):
+            ratio = 1.0
+        elif sorted(text) == sorted(wanted):  # swapped letters, which count twice in a short word
+            ratio = max(ratio, _SWAPPED)
         if ratio >= similar:
             scored.append((-ratio, candidate))
     scored.sort()

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from mooring.config.models import ServerConfig
 from mooring.core.types import ServerStatus
 
-__all__ = ["Cause", "Diagnosis", "diagnose", "unpinned_package"]
+__all__ = ["Cause", "Diagnosis", "diagnose", "unpinned_package", "without_advice"]
 
 Cause = Literal[
     "command-not-found",
@@ -76,6 +76,12 @@ def diagnose(server: ServerConfig, status: ServerStatus) -> Diagnosis | None:
         if (found := pattern.search(text)) is not None:
             return Diagnosis(cause=cause, next=advice(server, found))
     return Diagnosis(cause="unknown", next=_look(server))
+
+
+def without_advice(reason: str, name: str) -> str:
+    """Return the error of a server without its name and without the advice that `Diagnosis.next` repeats."""
+    plain = reason.removeprefix(f"{name!r}: ").removesuffix(f"; log in: `mooring login {name}`")
+    return plain.removesuffix("; install it, or write its full path")
 
 
 def unpinned_package(server: ServerConfig) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 from mooring.config.models import HostConfig, ServerConfig, Style, Target
 from mooring.core.discovery import Mode, checked_mode
-from mooring.core.names import may_belong
+from mooring.core.names import checked_style, may_belong
 from mooring.core.search import Ranker
 from mooring.core.types import Tool
 from mooring.core.value import Value
@@ -65,7 +65,7 @@ class CurrentConfig:
         self.config = config
         """Replaced as a whole by `add`, `remove`, `apply` and `reload`."""
         self.ranker = ranker
-        self._style: Style | None = style
+        self._style: Style | None = checked_style(style)
         self._discovery: Mode | None = checked_mode(discovery)
         self._artifacts = artifacts
 

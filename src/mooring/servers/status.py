@@ -300,13 +300,11 @@ class StateReporter:
         """Log why the server cannot be used and what to do about it."""
         name, reason = self.config.name, str(problem)
         known = ServerStatus(name=name, state=state, transport=self.config.transport, error=reason)
-        advice = _advice(self.config, known)
-        plain = reason.removeprefix(f"{name!r}: ")
-        said = f"`mooring login {name}`" in plain  # the reason may already name the command
+        plain, advice = _advised(self.config, known)
         if self.private:
             log.debug("a further connection of server %r cannot be opened: %s", name, plain)
             return
-        self._warn_once(f"server {name!r} is not available: {plain}", None if said else advice)
+        self._warn_once(f"server {name!r} is not available: {plain}", advice)
 
     def _warn_once(self, text: str, advice: str | None = None) -> None:
         """Log a warning once per cause; repeated failures of the same kind go to the debug log."""
@@ -316,10 +314,14 @@ class StateReporter:
         (log.warning if first else log.debug)("%s%s", text, f"\nWhat to do: {advice}" if advice else "")
 
 
-def _advice(config: ServerConfig, status: ServerStatus) -> str | None:
+def _advised(config: ServerConfig, status: ServerStatus) -> tuple[str, str | None]:
+    """Return why the server cannot be used, and what to do unless that text says it."""
+    reason = (status.error or "").removeprefix(f"{config.name!r}: ")
     try:
-        from mooring.servers.diagnosis import diagnose
+        from mooring.servers.diagnosis import diagnose, without_advice
     except OSError:  # no file descriptor is free, which may also be why the server failed
-        return None
+        return reason, None
     found = diagnose(config, status)
-    return None if found is None else found.next
+    if found is None or f"`mooring login {config.name}`" in reason:
+        return reason, None
+    return without_advice(reason, config.name), found.next
