@@ -28,7 +28,7 @@ from mooring.cluster.status import OPTIONS, describe, differing
 from mooring.config.logs import logger
 from mooring.config.models import HostConfig
 from mooring.core.value import Value
-from mooring.errors import ConfigError
+from mooring.errors import ConfigError, MooringError
 from mooring.gateway.auth import is_loopback
 from mooring.gateway.nodes import NodeId, OwnerGone, OwnerMoved
 from mooring.gateway.routes import RateLimited, too_many
@@ -54,6 +54,8 @@ ARRIVED_WAIT = 0.5
 """Seconds in which a node that got a request must become its owner."""
 PEER_WAIT = 3.0
 """Seconds to wait for the address of a node that owns a session."""
+PEER_RETRY = 1.0
+"""Seconds until the TLS settings for a node are read again after a failure."""
 GIVE_UP_WAIT = 3.0
 """Seconds to give up what is still owned at the end of `drain`."""
 SESSION = "gateway:"
@@ -241,22 +243,33 @@ class EngineNodes(NodeCluster):
         if self._routes is not None and (self._changes is None or self._changes.done()):
             self._changes = asyncio.create_task(self._update_peers())
 
+    def _wanted(self) -> dict[str, str]:
+        """Return the URLs of the nodes that this one must be able to reach."""
+        urls = {name: str(one.about.get("url", "")) for name, one in self._others().items()}
+        return {name: url for name, url in urls.items() if urlsplit(url).scheme in ("http", "https")}
+
     async def _update_peers(self) -> None:
-        """Begin and end the checks of nodes that joined and left."""
-        wanted = {name: str(one.about.get("url", "")) for name, one in self._others().items()}
-        for name, peer in list(self.peers.items()):
-            if wanted.get(name) != peer.url:
-                del self.peers[name]
-                self.unwatch(peer)
-        for name, url in wanted.items():
-            if name not in self.peers and urlsplit(url).scheme in ("http", "https"):
-                peer = PeerNode(name, url, ssl=await peer_tls(self._host.config, url))
-                member = self.coordinator.members.get(name)
-                if member is not None:
-                    peer.incarnation = member.incarnation
-                self.peers[name] = peer
-                self.watch(peer)
-                log.info("node joined node=%s url=%s", name, url)
+        """Begin and end the checks of nodes that joined and left, also of those that do so meanwhile."""
+        while (wanted := self._wanted()) != {name: peer.url for name, peer in self.peers.items()}:
+            for name, peer in list(self.peers.items()):
+                if wanted.get(name) != peer.url:
+                    del self.peers[name]
+                    self.unwatch(peer)
+            for name in wanted.keys() - self.peers.keys():
+                try:
+                    await self._add_peer(name, wanted[name])
+                except (MooringError, OSError) as problem:
+                    log.warning("node cannot be used node=%s: %s", name, problem)
+                    await asyncio.sleep(PEER_RETRY)
+
+    async def _add_peer(self, name: str, url: str) -> None:
+        peer = PeerNode(name, url, ssl=await peer_tls(self._host.config, url))
+        member = self.coordinator.members.get(name)
+        if member is not None:
+            peer.incarnation = member.incarnation
+        self.peers[name] = peer
+        self.watch(peer)
+        log.info("node joined node=%s url=%s", name, url)
 
     def _drift(self) -> list[str]:
         """Return how this node differs from more than half of the nodes; the oldest decide a tie."""
