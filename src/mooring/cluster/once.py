@@ -324,6 +324,7 @@ class SharedOnce:
         profile = gateway.inner.get(server)
         if not isinstance(profile, ServerProfile):
             profile = gateway.inner[server] = ServerProfile(self._host, server)
+            gateway.subscriptions.follow(profile)
         if server in self._elsewhere:  # another node ran it until now
             self._drop(server, "this node runs it now")
         try:
