@@ -7,6 +7,7 @@ import itertools
 import os
 import ssl
 import statistics
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 from time import perf_counter
@@ -25,7 +26,7 @@ from tests.cluster.engine_lab import (
     owner_number,
     until,
 )
-from tests.cluster.lab import free_ports, fresh, lab_entry
+from tests.cluster.lab import KEY, free_ports, fresh, lab_entry
 from tests.lab.caller import Caller
 from tests.lab.certificates import Authority
 
@@ -191,6 +192,21 @@ async def test_nodes_use_mutual_tls_among_themselves_and_tls_with_a_password_for
             assert await asyncio.to_thread(late.process.wait, 60) == 2
             assert "cannot be used" in late.errors.read_text()
             assert "engine-secret" not in late.errors.read_text()
+            refused = cluster.node("d", port, cluster.engine.port, scheme="https")
+            refused.environment["ENGINE_PASSWORD"] = "another-secret"
+            refused.start()
+            assert await asyncio.to_thread(refused.process.wait, 60) == 2
+            [said] = refused.errors.read_text().splitlines()
+            assert "Authorization Violation" in said
+            assert "another-secret" not in said
+            status = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "mooring", "--config", str(cluster.file), "cluster", "status"),
+                env={**os.environ, "NODE_KEY": KEY},
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            table, errors = await status.communicate()
+            assert (status.returncode, errors) == (0, b""), (table, errors)
     finally:
         del os.environ["ENGINE_PASSWORD"]
 
