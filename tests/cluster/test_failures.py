@@ -18,6 +18,7 @@ import pytest
 
 from tests.cluster.engine_lab import (
     TTL,
+    EngineCluster,
     Proxy,
     alive,
     engine_nodes,
@@ -102,6 +103,61 @@ async def test_an_engine_without_space_counts_as_lost_and_is_used_again(tmp_path
         reply = await client.call("pid")
         assert reply.status == 200, (reply.messages, errors_of(cluster))
         assert int(reply.text) != pid
+
+
+async def forgotten(cluster: EngineCluster, number: int, name: str) -> None:
+    """Wait until a node does not hear of another one any more."""
+    async with asyncio.timeout(60):
+        while name in (await cluster.state(number))["nodes"]:
+            await asyncio.sleep(0.05)
+
+
+async def test_sessions_of_a_node_without_the_engine_are_reached_through_other_nodes(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, 2, servers=BOTH) as cluster:
+        session = await cluster.nodes.caller(1)
+        pid = (await session.call("pid")).text
+        through = cluster.nodes.through(session, 0)
+        cluster.proxies[1].cut()
+        await forgotten(cluster, 0, "b")
+        for _ in range(3):
+            reply = await through.call("pid")
+            assert reply.status == 200, (reply.messages, errors_of(cluster))
+            assert reply.text == pid
+        await asyncio.to_thread(cluster[1].kill)
+        assert (await through.call("pid")).status == 404
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the files of another process")
+async def test_sessions_are_reached_through_other_nodes_while_the_disk_of_the_engine_is_full(
+    tmp_path: Path,
+) -> None:
+    import resource
+
+    async with engine_nodes(tmp_path, 2, servers=BOTH) as cluster:
+        client = await cluster.nodes.caller(0, modern=True)
+        leased = int((await client.call("pid")).text)
+        session = await cluster.nodes.caller(1)
+        pid = (await session.call("pid")).text
+        engine = cluster.engine.process.pid
+        whole = resource.prlimit(engine, resource.RLIMIT_FSIZE)
+        resource.prlimit(engine, resource.RLIMIT_FSIZE, (0, whole[1]))
+        await until(lambda: not alive(leased), TTL + 30)
+        async with asyncio.timeout(60):
+            for number, name in ((0, "b"), (1, "a")):
+                while (state := await cluster.state(number))["nodes"][name]["heard"] < 2 * TTL:
+                    await asyncio.sleep(0.05)
+                assert state["engine"] == "connected"
+        for number in range(2):
+            reply = await cluster.nodes.through(session, number).call("pid")
+            assert reply.status == 200, (reply.messages, errors_of(cluster))
+            assert reply.text == pid
+        # nats-server writes nothing more until it is restarted, even if there is space again.
+        cluster.engine.kill()
+        await cluster.engine.start()
+        for number in range(2):
+            await joined(cluster, number, 2)
+        reply = await client.call("pid")
+        assert reply.status == 200, (reply.messages, errors_of(cluster))
 
 
 async def test_nodes_that_do_not_reach_each_other_refuse_what_the_other_owns_and_go_on(

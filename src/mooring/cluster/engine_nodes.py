@@ -250,17 +250,35 @@ class EngineNodes(NodeCluster):
 
     async def _update_peers(self) -> None:
         """Begin and end the checks of nodes that joined and left, also of those that do so meanwhile."""
-        while (wanted := self._wanted()) != {name: peer.url for name, peer in self.peers.items()}:
+        while True:
+            wanted = self._wanted()
             for name, peer in list(self.peers.items()):
-                if wanted.get(name) != peer.url:
+                if self._has_left(peer) if name not in wanted else wanted[name] != peer.url:
                     del self.peers[name]
                     self.unwatch(peer)
-            for name in wanted.keys() - self.peers.keys():
+            missing = wanted.keys() - self.peers.keys()
+            if not missing:
+                return
+            for name in missing:
                 try:
                     await self._add_peer(name, wanted[name])
                 except (MooringError, OSError) as problem:
                     log.warning("node cannot be used node=%s: %s", name, problem)
                     await asyncio.sleep(PEER_RETRY)
+
+    def _has_left(self, peer: PeerNode) -> bool:
+        """Whether a node that is not heard in the engine has ended. Otherwise it may have lost only the
+        engine, and its sessions are reached as before."""
+        return peer.refuses or peer.incarnation is None or peer.silence > SILENT_AFTER
+
+    async def probe(self, peer: PeerNode) -> None:
+        await super().probe(peer)
+        if (
+            self.peers.get(peer.name) is peer
+            and peer.name not in self.coordinator.members
+            and self._has_left(peer)
+        ):
+            self._members_changed()
 
     async def _add_peer(self, name: str, url: str) -> None:
         peer = PeerNode(name, url, ssl=await peer_tls(self._host.config, url))

@@ -260,7 +260,8 @@ class SharedOnce:
             for server, node in list(self._elsewhere.items()):
                 peer = self._nodes.peers.get(node.name)
                 # A node that has ended refuses the next request by itself: only silence must be noticed here.
-                if peer is None or peer.silence > coordinator.rules.ttl:
+                known = node.name in coordinator.members
+                if peer is None or not known or peer.silence > coordinator.rules.ttl:
                     coordinator.forget(node, gone=True)
                     self._drop(server, f"node {node.name!r}, which ran it, does not answer")
 
