@@ -16,6 +16,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from mooring import Host
+from mooring.cluster.engine_nodes import engine_nodes as nodes_of_engine
+from mooring.gateway import serve_http
+from mooring.gateway.http import HttpHandler
 from tests.cluster.engine_lab import (
     TTL,
     EngineCluster,
@@ -265,6 +269,46 @@ async def test_nodes_use_mutual_tls_among_themselves_and_tls_with_a_password_for
             assert (status.returncode, errors) == (0, b""), (table, errors)
     finally:
         del os.environ["ENGINE_PASSWORD"]
+
+
+async def test_a_node_that_ends_keeps_a_session_until_a_request_that_it_accepted_has_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node ends between the placement of the request and the begin of its call."""
+    accepted, go_on = asyncio.Event(), asyncio.Event()
+    original = HttpHandler._modern
+
+    async def slow(self: HttpHandler, context: Any, message: dict[str, Any]) -> Any:
+        accepted.set()
+        await go_on.wait()
+        return await original(self, context, message)
+
+    monkeypatch.setenv("NODE_KEY", KEY)
+    async with engine_nodes(tmp_path, 1, servers=BOTH) as cluster, AsyncExitStack() as stack:
+        [port] = free_ports(1)
+        host = Host.from_config(cluster.file, style="raw")
+        options = {"--style": "raw", "--discovery": False, "--sse": False, "--no-lock": True}
+        nodes = nodes_of_engine(host, cluster.engine.url, "c", None, ("127.0.0.1", port), options)
+        assert nodes is not None
+        await stack.enter_async_context(host)
+        await stack.enter_async_context(serve_http(host, "127.0.0.1", port, cluster=nodes))
+        client = Caller(cluster.nodes.http, f"http://127.0.0.1:{port}/mcp", modern=True)
+        assert (await client.call("pid")).text
+        async with asyncio.timeout(30):
+            while not nodes.coordinator.placement.owned:  # the other node placed it, and ends
+                await asyncio.to_thread(cluster[0].end)
+                await client.call("pid")
+        monkeypatch.setattr(HttpHandler, "_modern", slow)
+        calling = asyncio.create_task(client.call("pid"))
+        await asyncio.wait_for(accepted.wait(), 20)
+        leaving = asyncio.create_task(nodes.leave())
+        await asyncio.wait((leaving,), timeout=0.5)
+        go_on.set()
+        reply = await calling
+        assert reply.status == 200, reply.messages
+        assert not reply.result.get("isError"), reply.messages
+        await asyncio.wait_for(leaving, 20)
+        assert not nodes.coordinator.placement.owned
 
 
 async def test_no_call_of_2026_fails_while_all_nodes_are_restarted(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ import asyncio
 import hmac
 import json
 import math
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ from mooring.cluster.fencing import clock
 from mooring.cluster.forward import NODE, SILENT_AFTER, PeerNode
 from mooring.cluster.logins import SharedLogins
 from mooring.cluster.nodes import NodeCluster, new_incarnation, peer_tls
-from mooring.cluster.once import PATH, PLACE, SharedOnce, check_once
+from mooring.cluster.once import PATH, PLACE, SessionLease, SharedOnce, check_once
 from mooring.cluster.rates import DividedLimits, ExactRate, placement_key
 from mooring.cluster.status import OPTIONS, describe, differing
 from mooring.config.logs import logger
@@ -98,28 +99,6 @@ def configuration_hash(config: HostConfig) -> str:
     return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
 
 
-class SessionLease:
-    """Permission of one principal's private servers to run on this node."""
-
-    def __init__(self, coordinator: Coordinator, key: str) -> None:
-        self._coordinator, self._key = coordinator, key
-
-    def problem(self) -> str | None:
-        if self._coordinator.may_send(self._key) is not None:
-            return None
-        return (
-            f"node {self._coordinator.me.name!r} does not own this session any more, because its lease in "
-            "the cluster ended. Send the request again"
-        )
-
-    def started(self, pid: int) -> None:
-        self._coordinator.watchdog.add(pid)
-
-    def ended(self, pid: int | None) -> None:
-        if pid is not None:
-            self._coordinator.watchdog.remove(pid)
-
-
 class EngineNodes(NodeCluster):
     """The nodes that announce themselves in an engine.
 
@@ -168,6 +147,8 @@ class EngineNodes(NodeCluster):
         self._changes: asyncio.Task[None] | None = None
         self._sessions: dict[str, str] = {}
         """Session ids of the keys that this node owns."""
+        self._serving = Counter[str]()
+        """Requests that this node answers, by their key."""
         self._leaving = False
         self._known_drift: list[str] = []
 
@@ -417,6 +398,17 @@ class EngineNodes(NodeCluster):
             self._sessions[key] = session
         return node
 
+    @contextmanager
+    def serving(self, profile: Profile, principal: Principal) -> Generator[None]:
+        key = placement_key("session", f"{SESSION}{profile.name}:{principal.name}")
+        self._serving[key] += 1
+        try:
+            yield
+        finally:
+            self._serving[key] -= 1
+            if not self._serving[key]:
+                del self._serving[key]
+
     async def arrived(
         self, profile: Profile, principal: Principal, server: str | None, message: Mapping[str, Any]
     ) -> None:
@@ -463,13 +455,18 @@ class EngineNodes(NodeCluster):
             await self._once.give_up(key, wait=wait)
             return
         sessions = runtime_of(self._host).sessions
-        session = sessions.find(self._sessions.get(key, ""))
         with self.coordinator.closing(key):
-            while wait and session is not None and is_busy(session):  # noqa: ASYNC110 (there is no event)
+            while wait and self._is_used(key):  # noqa: ASYNC110 (there is no event)
                 await asyncio.sleep(0.05)
+            session = sessions.find(self._sessions.get(key, ""))
             if session is not None:
                 await sessions.end(session, "left")
             await self.coordinator.release(key)
+
+    def _is_used(self, key: str) -> bool:
+        """Whether a request or a suspended call uses a session; a request does so before its call begins."""
+        session = runtime_of(self._host).sessions.find(self._sessions.get(key, ""))
+        return self._serving[key] > 0 or (session is not None and is_busy(session))
 
     async def _fenced(self, keys: Iterable[str], reason: str) -> None:
         """End the sessions of a lost lease; their processes are dead already."""

@@ -246,7 +246,7 @@ class HttpHandler:
         """Have the owner answer. If it ended before it got the request, its successor does."""
         if context.request.hop is not None:
             await self._arrived(cluster, context, message)
-            return await self._modern(context, message)
+            return await self._served(cluster, context, message)
         owner, tries = await self._owner(cluster, context, message), 0
         while owner is not None and owner != cluster.me:
             try:
@@ -262,7 +262,15 @@ class HttpHandler:
                 tries += owner == old
                 if tries >= MAX_TRIES:
                     raise Denied(503, str(gone), {"Retry-After": "2"}) from None
-        return await self._modern(context, message)
+        return await self._served(cluster, context, message)
+
+    async def _served(
+        self, cluster: Cluster, context: RequestContext, message: dict[str, Any]
+    ) -> Response | None:
+        if message.get("method") == "subscriptions/listen":  # it ends when the node does
+            return await self._modern(context, message)
+        with cluster.serving(context.profile, context.principal):
+            return await self._modern(context, message)
 
     async def _modern(self, context: RequestContext, message: dict[str, Any]) -> Response | None:
         if "id" not in message:
