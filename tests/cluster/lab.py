@@ -50,9 +50,9 @@ def free_ports(count: int) -> list[int]:
             with suppress(OSError):
                 held.enter_context(socket.socket()).bind(("127.0.0.1", port))
                 if sys.platform == "linux":
-                    name = socket.socket(socket.AF_UNIX)
+                    name = held.enter_context(socket.socket(socket.AF_UNIX))
                     name.bind(f"\0mooring-test-port-{port}")
-                    _reserved.append(name)
+                    _reserved.append(name.dup())
                 found.append(port)
     return found
 
