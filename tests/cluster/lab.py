@@ -37,7 +37,8 @@ def lab_entry(**script: Any) -> dict[str, Any]:
     return {"command": COMMAND[0], "args": [*COMMAND[1:], json.dumps(script)], **settings}
 
 
-_reserved: list[socket.socket] = []
+_reserved: list[int] = []
+"""Descriptors, open until this process ends."""
 
 
 def free_ports(count: int) -> list[int]:
@@ -52,7 +53,7 @@ def free_ports(count: int) -> list[int]:
                 if sys.platform == "linux":
                     name = held.enter_context(socket.socket(socket.AF_UNIX))
                     name.bind(f"\0mooring-test-port-{port}")
-                    _reserved.append(name.dup())
+                    _reserved.append(name.detach())
                 found.append(port)
     return found
 
