@@ -37,14 +37,23 @@ def lab_entry(**script: Any) -> dict[str, Any]:
     return {"command": COMMAND[0], "args": [*COMMAND[1:], json.dumps(script)], **settings}
 
 
+_reserved: list[int] = []
+"""Descriptors, open until this process ends."""
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports below those that the system gives to other programs and to outgoing connections."""
+    """Ports below those that the system gives to other programs and to outgoing connections. On Linux, other
+    test processes do not get them before this one ends."""
     found: list[int] = []
     with ExitStack() as held:
         while len(found) < count:
             port = random.SystemRandom().randrange(10_000, 32_000)
             with suppress(OSError):
                 held.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                if sys.platform == "linux":
+                    name = held.enter_context(socket.socket(socket.AF_UNIX))
+                    name.bind(f"\0mooring-test-port-{port}")
+                    _reserved.append(name.detach())
                 found.append(port)
     return found
 

@@ -8,12 +8,17 @@ import os
 import signal
 import socket
 import sys
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mooring import Host
+from mooring.cluster.engine_nodes import engine_nodes as nodes_of_engine
+from mooring.cluster.nodes import peer_tls
+from mooring.config.models import HostConfig
+from mooring.gateway import serve_http
 from tests.cluster.engine_lab import (
     TTL,
     EngineCluster,
@@ -24,7 +29,7 @@ from tests.cluster.engine_lab import (
     owner_number,
     until,
 )
-from tests.cluster.lab import free_ports, lab_entry
+from tests.cluster.lab import KEY, free_ports, lab_entry
 from tests.lab.caller import Caller, Reply
 
 pytestmark = [pytest.mark.anyio, pytest.mark.cluster, pytest.mark.timeout(180)]
@@ -496,3 +501,37 @@ def _is_watchdog(process: Path, parent: int) -> bool:
     except OSError:
         return False
     return b"watchdog.py" in words and int(status.rpartition(")")[2].split()[1]) == parent
+
+
+async def test_a_node_that_joins_while_another_one_is_prepared_is_used_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Certificates are read before a node is used; meanwhile others join."""
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(config: HostConfig, url: str) -> Any:
+        begun.set()
+        await go_on.wait()
+        return await peer_tls(config, url)
+
+    monkeypatch.setattr("mooring.cluster.engine_nodes.peer_tls", slow)
+    monkeypatch.setenv("NODE_KEY", KEY)
+    servers = {"lab": lab_entry(tools=["echo"])}
+    async with engine_nodes(tmp_path, 1, servers=servers) as cluster, AsyncExitStack() as stack:
+        mine, port = free_ports(2)
+        host = await stack.enter_async_context(Host.from_config(cluster.file))
+        options = {"--style": "raw", "--discovery": False, "--sse": False, "--no-lock": True}
+        nodes = nodes_of_engine(host, cluster.engine.url, "c", None, ("127.0.0.1", mine), options)
+        assert nodes is not None
+        await stack.enter_async_context(serve_http(host, "127.0.0.1", mine, cluster=nodes))
+        await asyncio.wait_for(begun.wait(), 20)
+        late = cluster.node("b", port, cluster.engine.port)
+        stack.push_async_callback(asyncio.to_thread, late.end)
+        late.start()
+        await until(lambda: set(nodes.coordinator.members) == {"a", "b", "c"}, 60)
+        go_on.set()
+
+        def states() -> set[str]:
+            return {str(one["state"]) for one in nodes.document()["nodes"].values()}
+
+        await until(lambda: states() == {"here", "up"}, 30)

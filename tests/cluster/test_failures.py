@@ -7,6 +7,7 @@ import itertools
 import os
 import ssl
 import statistics
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 from time import perf_counter
@@ -15,8 +16,13 @@ from typing import Any
 import aiohttp
 import pytest
 
+from mooring import Host
+from mooring.cluster.engine_nodes import engine_nodes as nodes_of_engine
+from mooring.gateway import serve_http
+from mooring.gateway.http import HttpHandler
 from tests.cluster.engine_lab import (
     TTL,
+    EngineCluster,
     Proxy,
     alive,
     engine_nodes,
@@ -25,7 +31,7 @@ from tests.cluster.engine_lab import (
     owner_number,
     until,
 )
-from tests.cluster.lab import free_ports, fresh, lab_entry
+from tests.cluster.lab import KEY, free_ports, fresh, lab_entry
 from tests.lab.caller import Caller
 from tests.lab.certificates import Authority
 
@@ -101,6 +107,61 @@ async def test_an_engine_without_space_counts_as_lost_and_is_used_again(tmp_path
         reply = await client.call("pid")
         assert reply.status == 200, (reply.messages, errors_of(cluster))
         assert int(reply.text) != pid
+
+
+async def forgotten(cluster: EngineCluster, number: int, name: str) -> None:
+    """Wait until a node does not hear of another one any more."""
+    async with asyncio.timeout(60):
+        while name in (await cluster.state(number))["nodes"]:
+            await asyncio.sleep(0.05)
+
+
+async def test_sessions_of_a_node_without_the_engine_are_reached_through_other_nodes(tmp_path: Path) -> None:
+    async with engine_nodes(tmp_path, 2, servers=BOTH) as cluster:
+        session = await cluster.nodes.caller(1)
+        pid = (await session.call("pid")).text
+        through = cluster.nodes.through(session, 0)
+        cluster.proxies[1].cut()
+        await forgotten(cluster, 0, "b")
+        for _ in range(3):
+            reply = await through.call("pid")
+            assert reply.status == 200, (reply.messages, errors_of(cluster))
+            assert reply.text == pid
+        await asyncio.to_thread(cluster[1].kill)
+        assert (await through.call("pid")).status == 404
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the files of another process")
+async def test_sessions_are_reached_through_other_nodes_while_the_disk_of_the_engine_is_full(
+    tmp_path: Path,
+) -> None:
+    import resource
+
+    async with engine_nodes(tmp_path, 2, servers=BOTH) as cluster:
+        client = await cluster.nodes.caller(0, modern=True)
+        leased = int((await client.call("pid")).text)
+        session = await cluster.nodes.caller(1)
+        pid = (await session.call("pid")).text
+        engine = cluster.engine.process.pid
+        whole = resource.prlimit(engine, resource.RLIMIT_FSIZE)
+        resource.prlimit(engine, resource.RLIMIT_FSIZE, (0, whole[1]))
+        await until(lambda: not alive(leased), TTL + 30)
+        async with asyncio.timeout(60):
+            for number, name in ((0, "b"), (1, "a")):
+                while (state := await cluster.state(number))["nodes"][name]["heard"] < 2 * TTL:
+                    await asyncio.sleep(0.05)
+                assert state["engine"] == "connected"
+        for number in range(2):
+            reply = await cluster.nodes.through(session, number).call("pid")
+            assert reply.status == 200, (reply.messages, errors_of(cluster))
+            assert reply.text == pid
+        # nats-server writes nothing more until it is restarted, even if there is space again.
+        cluster.engine.kill()
+        await cluster.engine.start()
+        for number in range(2):
+            await joined(cluster, number, 2)
+        reply = await client.call("pid")
+        assert reply.status == 200, (reply.messages, errors_of(cluster))
 
 
 async def test_nodes_that_do_not_reach_each_other_refuse_what_the_other_owns_and_go_on(
@@ -191,8 +252,63 @@ async def test_nodes_use_mutual_tls_among_themselves_and_tls_with_a_password_for
             assert await asyncio.to_thread(late.process.wait, 60) == 2
             assert "cannot be used" in late.errors.read_text()
             assert "engine-secret" not in late.errors.read_text()
+            refused = cluster.node("d", port, cluster.engine.port, scheme="https")
+            refused.environment["ENGINE_PASSWORD"] = "another-secret"
+            refused.start()
+            assert await asyncio.to_thread(refused.process.wait, 60) == 2
+            [said] = refused.errors.read_text().splitlines()
+            assert "Authorization Violation" in said
+            assert "another-secret" not in said
+            status = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "mooring", "--config", str(cluster.file), "cluster", "status"),
+                env={**os.environ, "NODE_KEY": KEY},
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            table, errors = await status.communicate()
+            assert (status.returncode, errors) == (0, b""), (table, errors)
     finally:
         del os.environ["ENGINE_PASSWORD"]
+
+
+async def test_a_node_that_ends_keeps_a_session_until_a_request_that_it_accepted_has_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node ends between the placement of the request and the begin of its call."""
+    accepted, go_on = asyncio.Event(), asyncio.Event()
+    original = HttpHandler._modern
+
+    async def slow(self: HttpHandler, context: Any, message: dict[str, Any]) -> Any:
+        accepted.set()
+        await go_on.wait()
+        return await original(self, context, message)
+
+    monkeypatch.setenv("NODE_KEY", KEY)
+    async with engine_nodes(tmp_path, 1, servers=BOTH) as cluster, AsyncExitStack() as stack:
+        [port] = free_ports(1)
+        host = Host.from_config(cluster.file, style="raw")
+        options = {"--style": "raw", "--discovery": False, "--sse": False, "--no-lock": True}
+        nodes = nodes_of_engine(host, cluster.engine.url, "c", None, ("127.0.0.1", port), options)
+        assert nodes is not None
+        await stack.enter_async_context(host)
+        await stack.enter_async_context(serve_http(host, "127.0.0.1", port, cluster=nodes))
+        client = Caller(cluster.nodes.http, f"http://127.0.0.1:{port}/mcp", modern=True)
+        assert (await client.call("pid")).text
+        async with asyncio.timeout(30):
+            while not nodes.coordinator.placement.owned:  # the other node placed it, and ends
+                await asyncio.to_thread(cluster[0].end)
+                await client.call("pid")
+        monkeypatch.setattr(HttpHandler, "_modern", slow)
+        calling = asyncio.create_task(client.call("pid"))
+        await asyncio.wait_for(accepted.wait(), 20)
+        leaving = asyncio.create_task(nodes.leave())
+        await asyncio.wait((leaving,), timeout=0.5)
+        go_on.set()
+        reply = await calling
+        assert reply.status == 200, reply.messages
+        assert not reply.result.get("isError"), reply.messages
+        await asyncio.wait_for(leaving, 20)
+        assert not nodes.coordinator.placement.owned
 
 
 async def test_no_call_of_2026_fails_while_all_nodes_are_restarted(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,25 @@ async def test_questions_and_changes_of_the_server_reach_clients_of_other_nodes(
             await first.call("grow", {"name": "more"})
             for notices in (one, two):
                 assert (await soon(notices))["method"] == "notifications/tools/list_changed"
+
+
+async def test_the_first_change_after_a_node_joined_reaches_its_clients(tmp_path: Path) -> None:
+    servers = {"grows": lab_entry(tools=["grow"], settings={"placement": "cluster"})}
+    async with engine_nodes(tmp_path, 1, servers=servers) as cluster, AsyncExitStack() as stack:
+        first = await cluster.nodes.caller(0, modern=True)
+        assert await first.tools() == ["grow"]
+        [port] = free_ports(1)
+        late = cluster.node("b", port, cluster.engine.port)
+        stack.push_async_callback(asyncio.to_thread, late.end)
+        late.start()
+        cluster.nodes.nodes.append(late)
+        await late.ready(cluster.nodes.http)
+        second = await cluster.nodes.caller(1, modern=True)
+        assert await second.tools() == ["grow"]
+        async with second.listening(toolsListChanged=True) as notices:
+            await first.call("grow", {"name": "more"})
+            assert (await soon(notices))["method"] == "notifications/tools/list_changed", errors_of(cluster)
+        assert await second.tools() == ["grow", "more"]
 
 
 async def test_settings_that_contradict_it_are_refused_with_a_reason(tmp_path: Path) -> None:

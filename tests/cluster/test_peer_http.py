@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 import aiohttp
 import pytest
@@ -171,3 +172,34 @@ def test_a_header_cannot_add_lines(header: tuple[bytes, bytes]) -> None:
 def test_a_target_cannot_add_lines(target: str) -> None:
     with pytest.raises(ValueError, match="cannot be sent"):
         request_head("GET", target, [], [])
+
+
+async def test_a_node_that_ends_during_the_handshake_of_tls_counts_as_ended() -> None:
+    """Connections that a process has not accepted when it is killed are reset; nothing was sent on them."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    connections = PeerConnections(f"https://127.0.0.1:{listening.getsockname()[1]}", None, True)
+
+    def end() -> None:
+        listening.settimeout(10)
+        client, _ = listening.accept()
+        listening.close()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+
+    with closing(listening):
+        ending = asyncio.create_task(asyncio.to_thread(end))
+        with pytest.raises(NotConnected) as refused:
+            await connections.take(10)
+        await ending
+        assert refused.value.ended
+
+
+async def test_a_node_that_resets_every_handshake_of_tls_is_not_asked_for_ever() -> None:
+    def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(NotConnected) as refused:
+            await asyncio.wait_for(PeerConnections(url, None, True).take(60), 30)
+        assert not refused.value.ended

@@ -79,3 +79,22 @@ CLAIMS = [
 @pytest.mark.parametrize(("page", "claim"), CLAIMS)
 def test_a_number_on_a_page_is_that_of_the_code(page: str, claim: str) -> None:
     assert claim in re.sub(r"\s+", " ", (ROOT / page).read_text())
+
+
+def test_the_sizing_table_of_clusters_is_calculated_from_the_measured_costs() -> None:
+    measured = (ROOT / "bench/results/cluster.md").read_text()
+    found = re.search(r"CPU per call of all gateways \| (\d+) µs \| \d+ µs \| (\d+) µs", measured)
+    idle = re.search(r"sessions over 3 nodes: ([\d.]+) KiB each", measured)
+    assert found is not None
+    assert idle is not None
+    call, hop, session = int(found[1]), int(found[2]), float(idle[1])
+    page = (ROOT / "docs/cluster.md").read_text()
+    assert f"| CPU of a call at its owner | {call} µs |" in page
+    assert f"and {hop} µs of CPU more" in page
+    rows = re.findall(r"^\| (\d+) \| ([\d,]+) \| ([\d,]+) \| ([\d.]+) MiB \|$", page, re.MULTILINE)
+    assert len(rows) == 5
+    for nodes, owner, turns, memory in rows:
+        count = int(nodes)
+        expected = (count / call * 1e6, count / (call + hop * (count - 1) / count) * 1e6)
+        assert (owner, turns) == tuple(f"{round(one, -2):,.0f}" for one in expected), nodes
+        assert float(memory) == pytest.approx(100_000 * session / 1024 / count, abs=0.5)

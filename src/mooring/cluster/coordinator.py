@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, cast
 
@@ -56,7 +56,7 @@ class Member:
     incarnation: str
     about: Mapping[str, Any]
     """`url`, `version`, `configuration`, `key`."""
-    heard: float
+    heard: float = field(compare=False)
     """When this node heard of it, on the clock of `fencing`."""
     draining: bool = False
 
@@ -141,7 +141,7 @@ class Coordinator:
         self.me = me
         self.rules = LeaseRules(ttl=access.ttl)
         self.placement = Placement(node=me.name, incarnation=me.incarnation, rules=self.rules)
-        self._wake, self._reached = asyncio.Event(), 0.0  # when the engine was reached
+        self._wake, self._reached = asyncio.Event(), 0.0  # since when the engine works
         self.engine = NatsEngine(access, self._connected, self._wake.set)
         self.watchdog = Watchdog(self._watchdog_ended)
         self.members: dict[str, Member] = {}
@@ -370,17 +370,15 @@ class Coordinator:
             return
         new = Member(record.node, record.incarnation, about, clock(), record.draining)
         self.members[record.node] = new
-        if known is None or (known.incarnation, known.about, known.draining) != (
-            new.incarnation,
-            new.about,
-            new.draining,
-        ):
+        if known != new:
             self._gone.pop(NodeId(new.name, new.incarnation), None)
             self._on_members()
 
     def _expire_members(self) -> None:
-        """Forget nodes that were silent for `ttl` while the engine was reachable."""
-        if not self.engine.connected or self._reached > (oldest := clock() - self.rules.ttl):
+        """Forget nodes that were silent for `ttl` while this one could renew its lease."""
+        if not self.engine.connected or not self.placement.leads(clock()):
+            self._reached = clock()
+        if self._reached > (oldest := clock() - self.rules.ttl):
             return
         late = [name for name, one in self.members.items() if one.heard < oldest and name != self.me.name]
         for name in late:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
@@ -133,6 +134,11 @@ def _retrieved(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
+def _is_shown(record: logging.LogRecord) -> bool:
+    """Leave out a warning of asyncio about each TLS connection of nats-py that ends. It has no effect."""
+    return not str(record.msg).startswith("returning true from eof_received()")
+
+
 class NatsEngine:
     """A connection that is restored by itself.
 
@@ -159,6 +165,8 @@ class NatsEngine:
         self.connects = 0
         """Number of connects; a request that spans two of them is not to be trusted."""
         self.problem: str | None = "not connected yet"
+        self._refused = False
+        """Whether `problem` is what the engine said, not a failure to reach it."""
         self.slow = 0
         """Notices that were lost because this node read them too slowly."""
         self._joining: asyncio.Task[None] | None = None
@@ -180,6 +188,7 @@ class NatsEngine:
             raise ConfigError(
                 "a cluster needs the extra `cluster`: pip install 'mooring[cluster]'", place="gateway.cluster"
             ) from None
+        logging.getLogger("asyncio").addFilter(_is_shown)
         self._client = Client()
         try:
             async with asyncio.timeout(self.timeout + 5):
@@ -248,6 +257,9 @@ class NatsEngine:
             )
             return
         shown = str(problem) or type(problem).__name__
+        if not self.connects and self._refused and isinstance(problem, ConnectionError):
+            return  # the engine has said why it closes the connection
+        self._refused = not isinstance(problem, OSError)
         if shown != self.problem:
             self.problem = shown
             if self.connects:  # before, `open` raises an error with it

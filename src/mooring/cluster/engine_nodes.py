@@ -6,8 +6,9 @@ import asyncio
 import hmac
 import json
 import math
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -22,13 +23,13 @@ from mooring.cluster.fencing import clock
 from mooring.cluster.forward import NODE, SILENT_AFTER, PeerNode
 from mooring.cluster.logins import SharedLogins
 from mooring.cluster.nodes import NodeCluster, new_incarnation, peer_tls
-from mooring.cluster.once import PATH, PLACE, SharedOnce, check_once
+from mooring.cluster.once import PATH, PLACE, SessionLease, SharedOnce, check_once
 from mooring.cluster.rates import DividedLimits, ExactRate, placement_key
 from mooring.cluster.status import OPTIONS, describe, differing
 from mooring.config.logs import logger
 from mooring.config.models import HostConfig
 from mooring.core.value import Value
-from mooring.errors import ConfigError
+from mooring.errors import ConfigError, MooringError
 from mooring.gateway.auth import is_loopback
 from mooring.gateway.nodes import NodeId, OwnerGone, OwnerMoved
 from mooring.gateway.routes import RateLimited, too_many
@@ -54,6 +55,8 @@ ARRIVED_WAIT = 0.5
 """Seconds in which a node that got a request must become its owner."""
 PEER_WAIT = 3.0
 """Seconds to wait for the address of a node that owns a session."""
+PEER_RETRY = 1.0
+"""Seconds until the TLS settings for a node are read again after a failure."""
 GIVE_UP_WAIT = 3.0
 """Seconds to give up what is still owned at the end of `drain`."""
 SESSION = "gateway:"
@@ -94,28 +97,6 @@ def configuration_hash(config: HostConfig) -> str:
     known["gateway"] = {name: one for name, one in known["gateway"].items() if name not in _OF_ONE_NODE}
     known["servers"] = sorted(known["servers"], key=lambda one: one["name"])
     return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:16]
-
-
-class SessionLease:
-    """Permission of one principal's private servers to run on this node."""
-
-    def __init__(self, coordinator: Coordinator, key: str) -> None:
-        self._coordinator, self._key = coordinator, key
-
-    def problem(self) -> str | None:
-        if self._coordinator.may_send(self._key) is not None:
-            return None
-        return (
-            f"node {self._coordinator.me.name!r} does not own this session any more, because its lease in "
-            "the cluster ended. Send the request again"
-        )
-
-    def started(self, pid: int) -> None:
-        self._coordinator.watchdog.add(pid)
-
-    def ended(self, pid: int | None) -> None:
-        if pid is not None:
-            self._coordinator.watchdog.remove(pid)
 
 
 class EngineNodes(NodeCluster):
@@ -166,6 +147,8 @@ class EngineNodes(NodeCluster):
         self._changes: asyncio.Task[None] | None = None
         self._sessions: dict[str, str] = {}
         """Session ids of the keys that this node owns."""
+        self._serving = Counter[str]()
+        """Requests that this node answers, by their key."""
         self._leaving = False
         self._known_drift: list[str] = []
 
@@ -241,22 +224,51 @@ class EngineNodes(NodeCluster):
         if self._routes is not None and (self._changes is None or self._changes.done()):
             self._changes = asyncio.create_task(self._update_peers())
 
+    def _wanted(self) -> dict[str, str]:
+        """Return the URLs of the nodes that this one must be able to reach."""
+        urls = {name: str(one.about.get("url", "")) for name, one in self._others().items()}
+        return {name: url for name, url in urls.items() if urlsplit(url).scheme in ("http", "https")}
+
     async def _update_peers(self) -> None:
-        """Begin and end the checks of nodes that joined and left."""
-        wanted = {name: str(one.about.get("url", "")) for name, one in self._others().items()}
-        for name, peer in list(self.peers.items()):
-            if wanted.get(name) != peer.url:
-                del self.peers[name]
-                self.unwatch(peer)
-        for name, url in wanted.items():
-            if name not in self.peers and urlsplit(url).scheme in ("http", "https"):
-                peer = PeerNode(name, url, ssl=await peer_tls(self._host.config, url))
-                member = self.coordinator.members.get(name)
-                if member is not None:
-                    peer.incarnation = member.incarnation
-                self.peers[name] = peer
-                self.watch(peer)
-                log.info("node joined node=%s url=%s", name, url)
+        """Begin and end the checks of nodes that joined and left, also of those that do so meanwhile."""
+        while True:
+            wanted = self._wanted()
+            for name, peer in list(self.peers.items()):
+                if self._has_left(peer) if name not in wanted else wanted[name] != peer.url:
+                    del self.peers[name]
+                    self.unwatch(peer)
+            missing = wanted.keys() - self.peers.keys()
+            if not missing:
+                return
+            for name in missing:
+                try:
+                    await self._add_peer(name, wanted[name])
+                except (MooringError, OSError) as problem:
+                    log.warning("node cannot be used node=%s: %s", name, problem)
+                    await asyncio.sleep(PEER_RETRY)
+
+    def _has_left(self, peer: PeerNode) -> bool:
+        """Whether a node that is not heard in the engine has ended. Otherwise it may have lost only the
+        engine, and its sessions are reached as before."""
+        return peer.refuses or peer.incarnation is None or peer.silence > SILENT_AFTER
+
+    async def probe(self, peer: PeerNode) -> None:
+        await super().probe(peer)
+        if (
+            self.peers.get(peer.name) is peer
+            and peer.name not in self.coordinator.members
+            and self._has_left(peer)
+        ):
+            self._members_changed()
+
+    async def _add_peer(self, name: str, url: str) -> None:
+        peer = PeerNode(name, url, ssl=await peer_tls(self._host.config, url))
+        member = self.coordinator.members.get(name)
+        if member is not None:
+            peer.incarnation = member.incarnation
+        self.peers[name] = peer
+        self.watch(peer)
+        log.info("node joined node=%s url=%s", name, url)
 
     def _drift(self) -> list[str]:
         """Return how this node differs from more than half of the nodes; the oldest decide a tie."""
@@ -386,6 +398,17 @@ class EngineNodes(NodeCluster):
             self._sessions[key] = session
         return node
 
+    @contextmanager
+    def serving(self, profile: Profile, principal: Principal) -> Generator[None]:
+        key = placement_key("session", f"{SESSION}{profile.name}:{principal.name}")
+        self._serving[key] += 1
+        try:
+            yield
+        finally:
+            self._serving[key] -= 1
+            if not self._serving[key]:
+                del self._serving[key]
+
     async def arrived(
         self, profile: Profile, principal: Principal, server: str | None, message: Mapping[str, Any]
     ) -> None:
@@ -432,13 +455,18 @@ class EngineNodes(NodeCluster):
             await self._once.give_up(key, wait=wait)
             return
         sessions = runtime_of(self._host).sessions
-        session = sessions.find(self._sessions.get(key, ""))
         with self.coordinator.closing(key):
-            while wait and session is not None and is_busy(session):  # noqa: ASYNC110 (there is no event)
+            while wait and self._is_used(key):  # noqa: ASYNC110 (there is no event)
                 await asyncio.sleep(0.05)
+            session = sessions.find(self._sessions.get(key, ""))
             if session is not None:
                 await sessions.end(session, "left")
             await self.coordinator.release(key)
+
+    def _is_used(self, key: str) -> bool:
+        """Whether a request or a suspended call uses a session; a request does so before its call begins."""
+        session = runtime_of(self._host).sessions.find(self._sessions.get(key, ""))
+        return self._serving[key] > 0 or (session is not None and is_busy(session))
 
     async def _fenced(self, keys: Iterable[str], reason: str) -> None:
         """End the sessions of a lost lease; their processes are dead already."""

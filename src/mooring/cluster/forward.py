@@ -67,6 +67,8 @@ class PeerNode:
         """When it answered last, on the monotonic clock."""
         self.problem: str | None = None
         """Why it cannot be used."""
+        self.refuses = False
+        """Whether it refused the last check: another node is at its address, or its key differs."""
         self._waiting: set[asyncio.Timeout] = set()
 
     @property

@@ -126,6 +126,7 @@ class NodeCluster(Cluster):
                 reason = await self._hello(peer)
                 if reason == "incarnation":  # it has said which one it is now
                     reason = await self._hello(peer)
+                peer.refuses = reason is not None
                 peer.problem = None if reason is None else _REASONS.get(reason, f"it refuses: {reason}")
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as problem:
             if isinstance(problem, aiohttp.ClientConnectorError):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mooring.host import Host
     from mooring.servers.connection import Connection
 
-__all__ = ["SharedOnce", "check_once"]
+__all__ = ["SessionLease", "SharedOnce", "check_once"]
 
 PATH = "/peer/mcp/"
 PLACE = "/peer/place/"
@@ -115,6 +115,28 @@ class ServerProfile(Profile):
     @property
     def audit(self) -> None:
         return None
+
+
+class SessionLease:
+    """Permission of one principal's private servers to run on this node."""
+
+    def __init__(self, coordinator: Coordinator, key: str) -> None:
+        self._coordinator, self._key = coordinator, key
+
+    def problem(self) -> str | None:
+        if self._coordinator.may_send(self._key) is not None:
+            return None
+        return (
+            f"node {self._coordinator.me.name!r} does not own this session any more, because its lease in "
+            "the cluster ended. Send the request again"
+        )
+
+    def started(self, pid: int) -> None:
+        self._coordinator.watchdog.add(pid)
+
+    def ended(self, pid: int | None) -> None:
+        if pid is not None:
+            self._coordinator.watchdog.remove(pid)
 
 
 class OnceLease:
@@ -260,7 +282,8 @@ class SharedOnce:
             for server, node in list(self._elsewhere.items()):
                 peer = self._nodes.peers.get(node.name)
                 # A node that has ended refuses the next request by itself: only silence must be noticed here.
-                if peer is None or peer.silence > coordinator.rules.ttl:
+                known = node.name in coordinator.members
+                if peer is None or not known or peer.silence > coordinator.rules.ttl:
                     coordinator.forget(node, gone=True)
                     self._drop(server, f"node {node.name!r}, which ran it, does not answer")
 
@@ -324,6 +347,7 @@ class SharedOnce:
         profile = gateway.inner.get(server)
         if not isinstance(profile, ServerProfile):
             profile = gateway.inner[server] = ServerProfile(self._host, server)
+            gateway.subscriptions.follow(profile)
         if server in self._elsewhere:  # another node ran it until now
             self._drop(server, "this node runs it now")
         try:

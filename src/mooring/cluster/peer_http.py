@@ -27,16 +27,19 @@ BUFFERED = 2**18
 """Bytes of a stream that are kept for a client that reads slowly."""
 WRITTEN = 2**18
 """Bytes of a body that are written at once."""
+RESETS, RESET_WAIT = 3, 0.05
+"""How often a connection is tried again that was reset before anything was sent, and seconds between."""
 IDLE = 15.0
 """Seconds for which an unused connection is kept; servers keep it longer."""
 
 
 class NotConnected(OSError):
-    """No connection was made, so nothing was sent. `ended`: nothing listens at the address."""
+    """No connection was made, so nothing was sent. `ended`: nothing listens at the address. `reset`: the node
+    closed a connection during the handshake of TLS, as one does that ends in this moment."""
 
-    def __init__(self, ended: bool) -> None:
+    def __init__(self, ended: bool, reset: bool = False) -> None:
         super().__init__("no connection")
-        self.ended = ended
+        self.ended, self.reset = ended, reset
 
 
 class PeerLost(OSError):
@@ -305,7 +308,7 @@ class PeerConnections:
             self.drop(connection)
         try:
             async with asyncio.timeout(timeout):
-                connection = await self._connected()
+                connection = await self._connected_again()
         except TimeoutError:
             raise NotConnected(ended=False) from None
         self._open.add(connection)
@@ -330,6 +333,17 @@ class PeerConnections:
         for connection in list(self._open):
             self.drop(connection)
         self._idle.clear()
+
+    async def _connected_again(self) -> _PeerConnection:
+        """Connect; if a connection was reset before anything was sent, look whether the node has ended."""
+        for _ in range(RESETS):
+            try:
+                return await self._connected()
+            except NotConnected as problem:
+                if not problem.reset:
+                    raise
+            await asyncio.sleep(RESET_WAIT)
+        return await self._connected()
 
     async def _connected(self) -> _PeerConnection:
         loop = asyncio.get_running_loop()
@@ -359,7 +373,8 @@ class PeerConnections:
             except BaseException:
                 made.close()
                 raise
-        raise NotConnected(all(map(_is_end, problems)))
+        resets = (ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError)
+        raise NotConnected(all(map(_is_end, problems)), any(isinstance(one, resets) for one in problems))
 
 
 def _is_end(problem: OSError) -> bool:

@@ -234,11 +234,15 @@ class HttpHandler:
         return await cluster.home(context.profile, context.principal, server or None, message)
 
     async def _arrived(self, cluster: Cluster, context: RequestContext, message: dict[str, Any]) -> None:
+        if self._is_placed(context, message):
+            server = home_server(context.profile, message.get("method"), fields(message.get("params")))
+            await cluster.arrived(context.profile, context.principal, server or None, message)
+
+    def _is_placed(self, context: RequestContext, message: dict[str, Any]) -> bool:
+        """Whether one node keeps what a request uses, and the request does not name it."""
         params = fields(message.get("params"))
-        if "requestState" not in params:
-            server = home_server(context.profile, message.get("method"), params)
-            if server is not None:
-                await cluster.arrived(context.profile, context.principal, server or None, message)
+        named = "requestState" in params
+        return not named and home_server(context.profile, message.get("method"), params) is not None
 
     async def _routed(
         self, cluster: Cluster, context: RequestContext, message: dict[str, Any], body: bytes
@@ -246,7 +250,7 @@ class HttpHandler:
         """Have the owner answer. If it ended before it got the request, its successor does."""
         if context.request.hop is not None:
             await self._arrived(cluster, context, message)
-            return await self._modern(context, message)
+            return await self._served(cluster, context, message)
         owner, tries = await self._owner(cluster, context, message), 0
         while owner is not None and owner != cluster.me:
             try:
@@ -262,7 +266,16 @@ class HttpHandler:
                 tries += owner == old
                 if tries >= MAX_TRIES:
                     raise Denied(503, str(gone), {"Retry-After": "2"}) from None
-        return await self._modern(context, message)
+        return await self._served(cluster, context, message)
+
+    async def _served(
+        self, cluster: Cluster, context: RequestContext, message: dict[str, Any]
+    ) -> Response | None:
+        is_stream = message.get("method") == "subscriptions/listen"  # it ends when the node does
+        if is_stream or not self._is_placed(context, message):
+            return await self._modern(context, message)
+        with cluster.serving(context.profile, context.principal):
+            return await self._modern(context, message)
 
     async def _modern(self, context: RequestContext, message: dict[str, Any]) -> Response | None:
         if "id" not in message:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mooring.gateway.web import Denied
@@ -111,6 +112,11 @@ class Cluster(ABC):
         Raises:
             Denied: No node can be found now.
         """
+
+    def serving(self, profile: Profile, principal: Principal) -> AbstractContextManager[None]:
+        """Return a context in which this node answers a request of a principal, after `home` or `arrived`: it
+        does not give up meanwhile what the request uses."""
+        return nullcontext()
 
     async def arrived(
         self, profile: Profile, principal: Principal, server: str | None, message: Mapping[str, Any]

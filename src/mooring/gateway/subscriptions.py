@@ -71,12 +71,16 @@ class Subscriptions:
     async def run(self) -> None:
         """Forward events of the host until it closes."""
         for profile in self._gateway.watched_profiles():
-            self._last[profile] = profile.contents
+            self.follow(profile)
         async for event in self._gateway.host.events(CatalogChanged, ConfigApplied, ResourceUpdated):
             if isinstance(event, ResourceUpdated):
                 self.updated(event.server, event.uri, event.session)
             else:
                 self.changed()
+
+    def follow(self, profile: Profile) -> None:
+        """Compare the lists of a new profile with those that it has now."""
+        self._last[profile] = profile.contents
 
     def changed(self) -> None:
         """Notify the clients of each profile whose lists changed."""
