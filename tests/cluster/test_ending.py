@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -16,6 +19,7 @@ from mooring.gateway.shutdown import END_GRACE, SAME
 from tests.cluster.engine_lab import NatsServer, alive, engine_nodes, owner_number, until
 from tests.cluster.lab import (
     Node,
+    Nodes,
     acquainted,
     free_ports,
     lab_entry,
@@ -25,6 +29,7 @@ from tests.cluster.lab import (
     workers,
     written,
 )
+from tests.gateway.test_reverse import ABLE, ACCEPTED, FIXTURE, QUESTION
 
 pytestmark = [pytest.mark.anyio, pytest.mark.cluster, pytest.mark.timeout(180)]
 
@@ -201,3 +206,42 @@ async def test_a_request_to_the_engine_can_always_be_cancelled(tmp_path: Path) -
     finally:
         await engine.close()
         server.kill()
+
+
+@asynccontextmanager
+async def two_nodes(folder: Path, kind: str, servers: Mapping[str, Any]) -> AsyncIterator[Nodes]:
+    if kind == "static":
+        async with static_nodes(folder, 2, servers=servers, gateway={"drain": 20}) as nodes:
+            await acquainted(nodes)
+            yield nodes
+    else:
+        async with engine_nodes(folder, 2, servers=servers, gateway={"drain": 20}) as cluster:
+            yield cluster.nodes
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("static", {}),
+        ("engine", {}),
+        ("engine", {"isolation": "session"}),
+        ("engine", {"placement": "cluster"}),
+    ],
+    ids=["static", "shared", "private", "once"],
+)
+async def test_a_node_that_ends_waits_for_the_answers_to_suspended_calls(
+    tmp_path: Path, kind: str, settings: dict[str, str]
+) -> None:
+    fixture = {"command": sys.executable, "args": [str(FIXTURE), "stdio", "legacy"], **settings}
+    async with two_nodes(tmp_path, kind, {"asks": fixture}) as nodes:
+        client = await nodes.caller(0, modern=True, capabilities=ABLE)
+        asked = (await client.call("test_elicitation", QUESTION)).result
+        [key] = asked["inputRequests"]
+        nodes[0].terminate()
+        with suppress(TimeoutError):  # without the wait, it ends within a second
+            await ended(nodes[0], 2)
+        more = {"requestState": asked["requestState"], "inputResponses": {key: ACCEPTED["result"]}}
+        reply = await nodes.through(client, 1).call("test_elicitation", QUESTION, **more)
+        assert "result" in reply.last, (reply.last, nodes[0].errors.read_text())
+        assert reply.text.startswith("User response: action=accept"), reply.last
+        assert await ended(nodes[0], BOUND + LATE) == 0

@@ -534,6 +534,17 @@ def test_the_command_does_not_serve_with_a_setting_of_the_gateway_that_is_wrong(
     assert "written-out" not in done.stderr
 
 
+@pytest.mark.parametrize("modern", [True, False])
+async def test_a_session_with_a_running_call_is_not_idle(serving: Any, modern: bool) -> None:
+    isolated = lab_server(tools=["sleep", "pid"], settings={"isolation": "session"})
+    async with serving(isolated, session_ttl=0.4, idle_reap_interval=0.1) as here:
+        client = await here.caller(modern=modern)
+        before = (await client.call("pid")).text
+        reply = await client.call("sleep", {"seconds": 1.5})  # longer than a session may be idle
+        assert not reply.result.get("isError"), reply.last
+        assert (await client.call("pid")).text == before
+
+
 async def test_a_server_that_wants_isolation_runs_once_for_each_session(serving: Any) -> None:
     isolated = lab_server(tools=["pid"], settings={"isolation": "session"})
     async with serving(isolated) as here:

@@ -35,7 +35,6 @@ from mooring.gateway.nodes import NodeId, OwnerGone, OwnerMoved
 from mooring.gateway.routes import RateLimited, too_many
 from mooring.gateway.web import Denied, Response, WebRequest, document
 from mooring.host import runtime_of
-from mooring.servers.sessions import is_busy
 
 if TYPE_CHECKING:
     from mooring.config.operation import ClusterSettings
@@ -176,8 +175,10 @@ class EngineNodes(NodeCluster):
         self._leaving = True
         self._once.leave()
         self.coordinator.drain()
+        end = clock() + self.settings.drain
+        await super().leave()
         try:
-            async with asyncio.timeout(self.settings.drain):
+            async with asyncio.timeout(end - clock()):
                 await asyncio.gather(*(self._give_up(key) for key in list(self.coordinator.placement.owned)))
         except TimeoutError:
             log.warning("calls of private servers were still running at the end of `drain`")
@@ -465,8 +466,9 @@ class EngineNodes(NodeCluster):
 
     def _is_used(self, key: str) -> bool:
         """Whether a request or a suspended call uses a session; a request does so before its call begins."""
-        session = runtime_of(self._host).sessions.find(self._sessions.get(key, ""))
-        return self._serving[key] > 0 or (session is not None and is_busy(session))
+        sessions = runtime_of(self._host).sessions
+        session = sessions.find(self._sessions.get(key, ""))
+        return self._serving[key] > 0 or (session is not None and sessions.is_busy(session))
 
     async def _fenced(self, keys: Iterable[str], reason: str) -> None:
         """End the sessions of a lost lease; their processes are dead already."""

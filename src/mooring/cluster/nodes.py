@@ -102,6 +102,13 @@ class NodeCluster(Cluster):
             peer.give_up()
             await peer.close()
 
+    async def leave(self) -> None:
+        """Wait up to half of `drain` for answers of clients to calls of this node: no other node can resume
+        them."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.settings.drain / 2):
+                await self.routes.gateway.era_bridge.answered()
+
     async def stop(self) -> None:
         if self._news is not None:
             await self._news.stop()

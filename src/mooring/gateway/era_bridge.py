@@ -45,6 +45,8 @@ class EraBridge:
         self._me = None if cluster is None else cluster.me
         self._cluster = cluster
         self.suspended_calls = SuspendedCalls()
+        self._asked: dict[str, float] = {}
+        """When states of servers were sealed that have not come back, in a cluster."""
         self._watched: Counter[tuple[str, str, str]] = Counter()
         """Subscribers by server, URI, and session (for servers with `isolation: session`)."""
 
@@ -79,6 +81,7 @@ class EraBridge:
         if "requestState" not in params:
             return params
         state = self._opened(client, server, about, params["requestState"])
+        self._asked.pop(params["requestState"], None)
         return {**params, "requestState": state.get("state")}
 
     def outgoing(self, client: Client, server: str, about: str, result: dict[str, Any]) -> dict[str, Any]:
@@ -86,7 +89,18 @@ class EraBridge:
         state = result.get("requestState")
         if result.get("resultType") != "input_required" or state is None:
             return result
-        return {**result, "requestState": self._closed(client, server, about, {"state": state})}
+        sealed = self._closed(client, server, about, {"state": state})
+        if self._cluster is not None:
+            while len(self._asked) >= MAX_CALLS:
+                del self._asked[next(iter(self._asked))]
+            self._asked[sealed] = time.monotonic()
+        return {**result, "requestState": sealed}
+
+    async def answered(self) -> None:
+        """Wait until clients have answered what they were asked in the last minutes."""
+        await self.suspended_calls.ended()
+        while any(at > time.monotonic() - WAIT for at in self._asked.values()):  # noqa: ASYNC110 (no event)
+            await asyncio.sleep(0.05)
 
     def suspended_key(self, client: Client, server: str, about: str, state: object) -> str | None:
         """Return the key of the suspended call that the state refers to, if any."""
@@ -300,6 +314,8 @@ class SuspendedCalls:
 
     def __init__(self) -> None:
         self._waiting: dict[str, SuspendedCall] = {}
+        self._tasks: set[asyncio.Task[dict[str, Any]]] = set()
+        """All calls, from their begin to their end, whether they wait for an answer or not."""
 
     async def begin(
         self,
@@ -310,6 +326,8 @@ class SuspendedCalls:
         """Start a call. Return its result, or an `input_required` result with a state made by `seal`."""
         suspended = SuspendedCall(principal)
         suspended.task = asyncio.create_task(work(suspended))
+        self._tasks.add(suspended.task)
+        suspended.task.add_done_callback(self._tasks.discard)
         return await self._next(suspended, seal)
 
     async def resume(self, key: str, responses: object, seal: Callable[[str], str]) -> dict[str, Any]:
@@ -374,6 +392,11 @@ class SuspendedCalls:
             if suspended.timer is not None:
                 suspended.timer.cancel()
             suspended.task.cancel()
+
+    async def ended(self) -> None:
+        """Wait until every call has ended. Their clients can answer meanwhile."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     def close(self) -> None:
         for key in list(self._waiting):

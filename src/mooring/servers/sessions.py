@@ -74,11 +74,6 @@ class SessionIdentity:
         return self._headers
 
 
-def is_busy(session: SessionIdentity) -> bool:
-    """Return whether a call of the session is running."""
-    return session._calls > 0  # pyright: ignore[reportPrivateUsage]
-
-
 S = TypeVar("S", bound=SessionIdentity)
 
 
@@ -191,6 +186,12 @@ class HostSessions(Generic[S]):
             if self.ended is not None:
                 await self.ended(session.id)
 
+    def is_busy(self, session: S) -> bool:
+        """Return whether a call of the session is running, here or for a client of a gateway, whose session
+        of the same id shares the private connections."""
+        private = self._private.get(session.id, {}).values()
+        return session._calls > 0 or any(one.connection.load().running for one in private)
+
     def find(self, session_id: str) -> S | None:
         """Return an open session."""
         return self._open.get(session_id)
@@ -199,8 +200,10 @@ class HostSessions(Generic[S]):
         """End sessions that have not been used for `session_ttl` seconds, periodically. Never returns."""
         while True:
             await asyncio.sleep(self._current.config.idle_reap_interval)
-            since = concurrency.monotonic() - self._current.config.session_ttl
-            idle = [one for one in self._open.values() if not one._calls and one._used < since]
+            now, ttl = concurrency.monotonic(), self._current.config.session_ttl
+            for session in filter(self.is_busy, self._open.values()):
+                session._used = now
+            idle = [session for session in self._open.values() if session._used < now - ttl]
             await asyncio.gather(*(self.end(session, "idle") for session in idle))
 
     async def close_removed(self) -> None:
