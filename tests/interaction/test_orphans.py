@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from bench.listening import free_port
 from mooring import ConnectionLost, Host, ServerConfig
-from mooring.transport import process_tree
+from mooring.transport import process, process_tree
 from tests.lab.program import processes, program, running
 from tests.lab.stdio import COMMAND, lab_server, wire_log
 from tests.lab.wait import until, until_true
@@ -209,6 +210,25 @@ async def test_a_host_that_cannot_run_a_supervisor_starts_and_ends_its_servers_i
         pids = _left(log)
         assert (await host.call("mcp_lab_echo", {"text": "x"})).text == "x"
     await until(lambda: not any(map(running, pids)))  # without a supervisor, SIGKILL is sent but not awaited
+
+
+async def test_without_a_supervisor_a_process_that_leaves_at_once_ends_as_well(
+    tmp_path: Path, hosting: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log"
+    put_mark, limits = process_tree.put_mark, resource.getrlimit(process_tree.RLIMIT_LOCKS)
+
+    def late(pid: int, mark: str) -> bool:  # the host gets no processor until the daemon runs
+        _left(log)
+        return put_mark(pid, mark)
+
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(process, "put_mark", late)
+    async with hosting(lab_server(log=str(log), spawn_grandchild="daemon", settings=QUICK)) as host:
+        pids = processes(log)
+        assert (await host.call("mcp_lab_echo", {"text": "x"})).text == "x"
+    await until(lambda: not any(map(running, pids)))
+    assert resource.getrlimit(process_tree.RLIMIT_LOCKS) == limits
 
 
 def test_FA26_it_ends_when_it_belongs_to_a_host_that_is_a_server_of_another_host(tmp_path: Path) -> None:

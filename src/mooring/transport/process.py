@@ -29,6 +29,7 @@ from mooring.transport.process_tree import (
     ProcessProbe,
     descendants,
     host_mark,
+    inherited_mark,
     kill_all,
     kill_marked,
     new_mark,
@@ -294,16 +295,17 @@ class Child:
         self._supervised = process = await subreaper_client.start(argv, env, cwd)
         if process is None:
             # Not through the loop: that would delay the mark, and loops handle pipes differently.
-            self._process = process = subprocess.Popen(  # noqa: ASYNC220 (asyncio does the same)
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=env,
-                cwd=cwd,
-                bufsize=0,
-                start_new_session=True,
-            )
+            with inherited_mark(mark):
+                self._process = process = subprocess.Popen(  # noqa: ASYNC220 (asyncio does the same)
+                    argv,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    env=env,
+                    cwd=cwd,
+                    bufsize=0,
+                    start_new_session=True,
+                )
             _alive[process.pid] = os.getpid()
             process_tree.guard(process.pid)
         # The mark is used where there is no supervisor process, or it was killed.

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 
 if sys.platform == "linux":
@@ -32,6 +32,7 @@ ROUNDS = 50
 _marked_by = 0
 _host = ""
 _numbers = itertools.count(1)
+_marking = threading.Lock()
 
 
 def host_mark() -> str:
@@ -51,6 +52,23 @@ def new_mark() -> str:
         return ""
     width = (OUTER if len(host) == OUTER[0] else INNER)[1]
     return f"{host}{next(_numbers) % (10**width - 1) + 1:0{width}}"
+
+
+@contextlib.contextmanager
+def inherited_mark(mark: str) -> Generator[None]:
+    """Let processes that are started in the block inherit the mark: a child can start others, and leave them,
+    before `put_mark` reaches it."""
+    if not mark or sys.platform != "linux":
+        yield
+        return
+    with _marking:
+        before = resource.getrlimit(RLIMIT_LOCKS)
+        try:
+            with suppress(OSError, ValueError):
+                resource.setrlimit(RLIMIT_LOCKS, (int(mark.ljust(DIGITS, "0")), before[1]))
+            yield
+        finally:
+            resource.setrlimit(RLIMIT_LOCKS, before)
 
 
 def put_mark(pid: int, mark: str) -> bool:
