@@ -245,3 +245,42 @@ async def test_a_node_that_ends_waits_for_the_answers_to_suspended_calls(
         assert "result" in reply.last, (reply.last, nodes[0].errors.read_text())
         assert reply.text.startswith("User response: action=accept"), reply.last
         assert await ended(nodes[0], BOUND + LATE) == 0
+
+
+async def test_calls_that_ask_go_on_while_the_node_of_their_private_server_is_restarted(
+    tmp_path: Path,
+) -> None:
+    fixture = {"command": sys.executable, "args": [str(FIXTURE), "stdio", "legacy"], "isolation": "session"}
+    done, failed, stop = 0, list[Any](), asyncio.Event()
+
+    async def ask_on(nodes: Nodes) -> None:
+        nonlocal done
+        client = await nodes.caller(1, modern=True, capabilities=ABLE)
+        while not stop.is_set():
+            reply = await client.call("test_elicitation", QUESTION)
+            if reply.last.get("result", {}).get("resultType") == "input_required":
+                [key] = reply.result["inputRequests"]
+                answers = {key: ACCEPTED["result"]}
+                more = {"requestState": reply.result["requestState"], "inputResponses": answers}
+                reply = await client.call("test_elicitation", QUESTION, **more)
+            if "result" not in reply.last or reply.result.get("isError"):
+                failed.append(reply.last)
+            done += 1
+
+    async with engine_nodes(tmp_path, 2, servers={"asks": fixture}) as cluster:
+        first = await cluster.nodes.caller(0, modern=True, capabilities=ABLE)
+        await first.call("test_simple_text")  # node 0 runs the private server
+        assert await owner_number(cluster) == 0
+        asking = asyncio.create_task(ask_on(cluster.nodes))
+        for _ in range(2):
+            seen = done
+            await until(lambda seen=seen: done > seen + 5, 60)
+            cluster.nodes[0].terminate()
+            assert await ended(cluster.nodes[0], BOUND + LATE) == 0
+            cluster.nodes[0].start()
+            await cluster.nodes[0].ready(cluster.nodes.http)
+        seen = done
+        await until(lambda: done > seen + 5, 60)
+        stop.set()
+        await asking
+        assert not failed, failed

@@ -39,6 +39,8 @@ log = logger("mooring.cluster")
 
 PROBE_INTERVAL = 1.0
 PROBE_TIMEOUT = 3.0
+ELSEWHERE, ELSEWHERE_WAIT = 10, 0.2
+"""How often all other nodes are asked to answer a request while this one shuts down, and seconds between."""
 _REASONS = {
     "key": "it has another `gateway.key`",
     "replay": "it has seen the header of this request before",
@@ -204,12 +206,15 @@ class NodeCluster(Cluster):
         body: bytes | None = None
         if request.method == "POST":
             body = await request.read(self.settings.max_body, self.settings.body_timeout)
-        for peer in sorted(self.peers.values(), key=lambda one: (not one.up, one.silence)):
-            if not peer.up:  # it may have started since it was checked
-                await self.probe(peer)
-            if peer.up and peer.incarnation is not None:
-                with suppress(OwnerGone):
-                    return await self.forward(request, NodeId(peer.name, peer.incarnation), body)
+        for _ in range(ELSEWHERE):
+            for peer in sorted(self.peers.values(), key=lambda one: (not one.up, one.silence)):
+                if not peer.up:  # it may have started since it was checked
+                    await self.probe(peer)
+                if peer.up and peer.incarnation is not None:
+                    with suppress(OwnerGone):
+                        return await self.forward(request, NodeId(peer.name, peer.incarnation), body)
+            # Each of them refused it before it was run: none has become the owner of its session yet.
+            await asyncio.sleep(ELSEWHERE_WAIT)
         raise Denied(503, "the gateway is shutting down", {"Retry-After": "5", "Connection": "close"})
 
     async def found(self, request: WebRequest) -> Response | None:

@@ -97,9 +97,11 @@ class EraBridge:
         return {**result, "requestState": sealed}
 
     async def answered(self) -> None:
-        """Wait until clients have answered what they were asked in the last minutes."""
+        """Wait until clients have answered what they were asked in the last minutes, until now."""
+        since = time.monotonic() - WAIT
+        open_states = {state for state, at in self._asked.items() if at > since}
         await self.suspended_calls.ended()
-        while any(at > time.monotonic() - WAIT for at in self._asked.values()):  # noqa: ASYNC110 (no event)
+        while not open_states.isdisjoint(self._asked):  # noqa: ASYNC110 (there is no event)
             await asyncio.sleep(0.05)
 
     def suspended_key(self, client: Client, server: str, about: str, state: object) -> str | None:
@@ -394,8 +396,8 @@ class SuspendedCalls:
             suspended.task.cancel()
 
     async def ended(self) -> None:
-        """Wait until every call has ended. Their clients can answer meanwhile."""
-        while self._tasks:
+        """Wait until the present calls have ended. Their clients can answer meanwhile."""
+        if self._tasks:
             await asyncio.wait(self._tasks)
 
     def close(self) -> None:

@@ -263,9 +263,11 @@ class HttpHandler:
                         "check before you call it again",
                     ) from None
                 old, owner = owner, await self._owner(cluster, context, message)
-                tries += owner == old
-                if tries >= MAX_TRIES:
-                    raise Denied(503, str(gone), {"Retry-After": "2"}) from None
+                if owner == old:
+                    tries += 1
+                    if tries >= MAX_TRIES:
+                        raise Denied(503, str(gone), {"Retry-After": "2"}) from None
+                    await asyncio.sleep(min(tries * 0.02, 0.25))
         return await self._served(cluster, context, message)
 
     async def _served(
