@@ -25,6 +25,7 @@ from tests.scripts.shop import made, shop, shop_host
 LAG = 0.050
 """Seconds that the event loop may be blocked by a hostile program."""
 FIRST, NEXT, RATIO = 0.150, 0.010, 2.5
+TRIES = 3
 
 
 class LoopMeter:
@@ -49,11 +50,17 @@ async def corpus() -> dict[str, Any]:
         async with shop_host(server, scripts=limits, on_approval=lambda request: True) as host:
             await host.session().run_script("await mcp_shop_get(id=1)")
             for name, code in HOSTILE.items():
-                meter = LoopMeter()
-                measuring = asyncio.ensure_future(meter.run())
-                result = await host.session().run_script(code, timeout=10)
-                measuring.cancel()
-                lags[name] = meter.worst
+                lags[name] = float("inf")
+                for _ in range(
+                    TRIES
+                ):  # a program that blocks the loop does so each time, a busy machine does not
+                    meter = LoopMeter()
+                    measuring = asyncio.ensure_future(meter.run())
+                    result = await host.session().run_script(code, timeout=10)
+                    measuring.cancel()
+                    lags[name] = min(lags[name], meter.worst)
+                    if lags[name] <= LAG:
+                        break
                 if (not result.is_error and name not in HARMLESS) or (
                     result.is_error and not result.text.strip()
                 ):
