@@ -277,24 +277,32 @@ class RequestSender:
     ) -> ActiveConnection:
         """Return the live connection when its lists are up to date and the lock allows the request.
 
+        An HTTP server may have been restarted since it was listed, unless a connection has been open all the
+        time: it is listed again.
+
         Raises:
             ToolChanged: the request is for something that differs from its approved definition.
-            CallError: the server announced a change and then could not be listed.
+            CallError: the server may have changed and then could not be listed.
             WireError: there is no connection.
         """
-        if self.supervisor.lists.outdated:
+        supervisor = self.supervisor
+        if supervisor.live is not None and supervisor.freshness and not supervisor.freshness.unbroken:
+            supervisor.lists.mark_dirty()
+        if supervisor.lists.outdated:
+            listed = supervisor.live
             try:
                 async with asyncio.timeout(end - concurrency.monotonic()):
-                    await self.supervisor.lists.settle()
+                    await supervisor.lists.settle()
             except (MooringError, TimeoutError) as problem:
                 reason = "not in time" if isinstance(problem, TimeoutError) else str(problem)
-                raise CallError(
-                    f"{about!r} was not sent: server {self._name!r} announced a change, and what it offers "
-                    f"now could not be compared with the lock: {reason}",
-                    server=self._name,
-                    tool=about,
-                    outcome="not sent",
-                ) from None
+                if supervisor.live is listed or isinstance(problem, TimeoutError):
+                    raise CallError(
+                        f"{about!r} was not sent: server {self._name!r} may have changed, and what it offers "
+                        f"now could not be compared with the lock: {reason}",
+                        server=self._name,
+                        tool=about,
+                        outcome="not sent",
+                    ) from None
         live = self.supervisor.live or await self.live(end)
         if (
             self.supervisor.guard is not None

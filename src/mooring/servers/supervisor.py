@@ -516,7 +516,7 @@ class Supervisor(StateReporter):
                 freshness.listed(changed=changed)
                 self.guard = self.publish(self.snapshot)
             except WireError as fault:
-                if fault.kind == "session" or (fault.kind == "auth" and fault.status != 403):
+                if fault.kind in ("session", "refused") or (fault.kind == "auth" and fault.status != 403):
                     live.channel.mark_closed(str(fault))  # a new connection has a session, or shows the cause
                 problem = call_error(fault, self.config.name, "tools/list", 0.0, None, self.redact)
                 self._warn_once(f"server {self.config.name!r} could not be listed: {problem}")

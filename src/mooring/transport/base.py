@@ -240,6 +240,10 @@ class Transport:
             WireError: The server does not offer this transport.
         """
 
+    def unbroken(self, since: float) -> bool:
+        """Whether the server has certainly not been restarted since this time."""
+        return True
+
     def settle(self, protocol: str, *, modern: bool) -> None:
         """Set the negotiated era, which HTTP needs."""
 

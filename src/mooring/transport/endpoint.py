@@ -347,6 +347,10 @@ class HttpEndpoint:
             except (aiohttp.ClientError, ConnectionError) as problem:
                 raise _broken(problem) from None
 
+    def unbroken(self, since: float) -> bool:
+        """Whether a connection to the server has been open since this time."""
+        return self._pool.unbroken(self.url, since)
+
     async def _answer(
         self, method: str, body: bytes | None, headers: Mapping[str, str]
     ) -> aiohttp.ClientResponse:

@@ -73,6 +73,9 @@ class HttpTransport(Transport):
         # The era decides what cancels a request and what may be resumed.
         self._protocol, self._modern = protocol, modern
 
+    def unbroken(self, since: float) -> bool:
+        return self._endpoint.unbroken(since)
+
     async def request(
         self,
         method: str,

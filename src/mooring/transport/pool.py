@@ -9,9 +9,10 @@ import urllib.request
 import zlib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlsplit
 
+from mooring.concurrency import monotonic
 from mooring.config.models import ServerConfig, Target
 from mooring.config.network import DIRECT, check_proxy
 from mooring.config.validate import shown
@@ -231,11 +232,33 @@ class TooLargeBody(Exception):
     """The decompressed body is larger than allowed."""
 
 
+_Opened = dict[tuple[str | None, int | None], list[tuple[float, asyncio.BaseTransport]]]
+
+
+def _connector(opened: _Opened) -> aiohttp.TCPConnector:
+    """Return a connector that records its connections by host and port, each with the time of its start."""
+    import aiohttp
+
+    class Recording(aiohttp.TCPConnector):
+        async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> Any:
+            protocol = await super()._create_connection(req, traces, timeout)
+            open_now = [
+                one for one in opened.get((req.url.host, req.url.port), ()) if not one[1].is_closing()
+            ]
+            if protocol.transport is not None:
+                open_now.append((monotonic(), protocol.transport))
+            opened[req.url.host, req.url.port] = open_now
+            return protocol
+
+    return Recording(limit=0, keepalive_timeout=KEEP_ALIVE)
+
+
 class HttpPool:
     """Opened on first use; closed with the host."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
+        self._opened: _Opened = {}
         self.ways = HttpRoutes()
         self.grants: dict[str, MemoryStore] = {}
         """Tokens that are kept in memory only, by identity."""
@@ -250,7 +273,7 @@ class HttpPool:
             self._session = aiohttp.ClientSession(
                 # aiohttp keeps one TLS context for the whole process: all servers share it, except
                 # those with their own settings. A connection is reused only for the same settings.
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE),
+                connector=_connector(self._opened),
                 timeout=aiohttp.ClientTimeout(total=None),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
@@ -259,10 +282,19 @@ class HttpPool:
             )
         return self._session
 
+    def unbroken(self, url: str, since: float) -> bool:
+        """Whether a connection to the host of `url` has been open since this time without a break."""
+        _, host, port = origin(url)
+        return any(
+            began <= since and not transport.is_closing()
+            for began, transport in self._opened.get((host, port), ())
+        )
+
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
             self._session = None
+        self._opened.clear()
 
 
 def origin(url: str) -> tuple[str, str, int]:
