@@ -77,7 +77,6 @@ BROKEN = {
         '{"mcpServers": {"a": {"command": "x", "connect_timeout": "SECRET"}}}',
         ["'a'", "connect_timeout"],
     ),
-    "a server twice": ("mcp.json", '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', ["'a'"]),
     "tabs in YAML": ("mooring.yaml", "servers:\n\ta:\n\t\tcommand: x\n", ["line 2", "tab"]),
     "an open quote in YAML": (
         "mooring.yaml",
@@ -115,6 +114,16 @@ def test_a_bad_entry_beside_a_good_one_is_a_warning(ran, config) -> None:
     assert "mcp_clock_now" in done.stdout
     assert done.stderr.startswith("warning: ")
     assert "'bad'" in done.stderr
+
+
+def test_a_server_twice_is_a_warning_and_the_first_entry_answers(ran, config, tmp_path: Path) -> None:
+    first = json.loads(Path(config({"clock": "clock"})).read_text())["mcpServers"]["clock"]
+    entries = f'"clock": {json.dumps(first)},\n"clock": {{"command": "no-such-program"}}'
+    (tmp_path / "twice.json").write_text(f'{{"mcpServers": {{\n{entries}}}}}')
+    done = ran("--config", "twice.json", "tools")
+    assert done.returncode == 0
+    assert "mcp_clock_now" in done.stdout
+    assert "server 'clock': is defined twice, on line 2 and on line 3; the first is used" in done.stderr
 
 
 def test_a_wrong_gateway_setting_is_named_in_full_with_what_is_expected(ran, tmp_path: Path) -> None:

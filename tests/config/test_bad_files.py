@@ -55,22 +55,32 @@ CASES: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "a server name twice in JSON": (
         "mcp.json",
         f'{{"mcpServers": {{\n"db": {{"command": "x", "env": {{"T": "{S}"}}}},\n"db": {{"command": "y"}}}}}}',
-        ("line 3", "'db' is defined twice, on line 2 and on line 3", "keep one"),
+        ("server 'db'", "is defined twice, on line 2 and on line 3; the first is used"),
     ),
     "a server name twice in YAML": (
         "mooring.yaml",
         f"servers:\n  db:\n    command: x\n    env: {{T: {S}}}\n  db:\n    command: y\n",
-        ("line 5", "'db' is defined twice, on line 2 and on line 5", "keep one"),
+        ("server 'db'", "is defined twice, on line 2 and on line 5; the first is used"),
     ),
     "a server name twice in TOML": (
         "mooring.toml",
         f'[servers.db]\ncommand = "x"\nenv = {{ T = "{S}" }}\n\n[servers.db]\ncommand = "y"\n',
-        ("line 5", "'db' is defined twice, on line 1 and on line 5", "keep one"),
+        ("server 'db'", "is defined twice, on line 1 and on line 5; the first is used"),
     ),
     "a key twice in a TOML table": (
         "mooring.toml",
         f'[servers.a]\ncommand = "x"\n[servers.db]\ncommand = "{S}"\ncommand = "y"\nargs = []\n',
-        ("line 5", "'command' is defined twice, on line 4 and on line 5", "keep one"),
+        ("server 'db', field 'command'", "is defined twice, on line 4 and on line 5; keep one"),
+    ),
+    "a host-wide setting twice": (
+        "mooring.yaml",
+        f"policy: {{deny: ['*']}}\nservers: {{db: {{command: {S}}}}}\npolicy: {{}}\n",
+        ("line 3", "'policy' is defined twice, on line 1 and on line 3", "keep one"),
+    ),
+    "a host-wide setting twice in TOML": (
+        "mooring.toml",
+        f'[gateway]\nkey = "a"\n[servers.db]\ncommand = "{S}"\n[gateway]\nkey = "b"\n',
+        ("line 5", "'gateway' is defined twice, on line 1 and on line 5", "keep one"),
     ),
     "tabs in YAML": (
         "mooring.yaml",

@@ -270,6 +270,80 @@ def test_a_name_twice_in_a_list_keeps_the_first(tmp_path: Path) -> None:
     assert "server 'a': is defined twice in this file; keep one" in str(host.warnings[0])
 
 
+TWICE = {
+    "json": """{"mcpServers": {
+        "a": {"command": "first"},
+        "b": {"command": "other"},
+        // the next one is the copy
+        "a": {"command": "second", "env": {"T": "1"}},
+        "c": {"command": "x", "command": "y"},
+        "d": {"command": "last"}}}""",
+    "yaml": """servers:
+  a: {command: first}
+  b: {command: other}
+  a:
+    command: second
+    env: {T: 1}
+  c: {command: x, command: y}
+  d: {command: last}
+""",
+    "toml": """[servers.a]
+command = "first"
+args = ['''
+[servers.d]
+''']
+[servers.b]
+command = "other"
+[servers."a"]  # the copy
+command = "second"
+[servers.a.env]
+T = "1"
+[servers.c]
+command = "x"
+command = "y"
+[servers.d]
+command = "last"
+""",
+}
+
+
+@pytest.mark.parametrize("kind", TWICE)
+def test_a_name_twice_in_a_mapping_keeps_the_first_and_every_other_server(kind: str, tmp_path: Path) -> None:
+    host = read(tmp_path / f"m.{kind}", TWICE[kind])
+    assert commands(host) == {"a": "first", "b": "other", "d": "last"}
+    assert [server.env for server in host.servers if server.name == "a"] == [{}]
+    twice, inside = host.warnings
+    assert (twice.server, twice.field) == ("a", None)
+    assert "is defined twice, on line" in twice.message
+    assert (inside.server, inside.field) == ("c", "command")
+
+
+def test_an_inline_table_twice_in_toml_keeps_the_first(tmp_path: Path) -> None:
+    text = '[servers]\na = { command = "x" }\n"b.c" = { command = "y" }\na = { command = "z" }\n'
+    host = read(tmp_path / "m.toml", text)
+    assert commands(host) == {"a": "x", "b.c": "y"}
+    assert "server 'a': is defined twice, on line 2 and on line 4" in str(host.warnings[0])
+
+
+def test_one_section_of_servers_after_another_is_reported_and_the_first_is_used(tmp_path: Path) -> None:
+    host = read(tmp_path / "m.json", '{"mcpServers": {"a": {"command": "x"}}, "mcpServers": {}}')
+    assert commands(host) == {"a": "x"}
+    assert "field 'mcpServers': is defined twice, on line 1 and on line 1" in str(host.warnings[0])
+
+
+def test_a_key_twice_in_an_entry_of_a_list_leaves_out_this_entry(tmp_path: Path) -> None:
+    text = "config: {servers: [{alias: a, command: x}, {alias: b, command: x, deny: ['*'], deny: []}]}"
+    host = read(tmp_path / "m.yaml", text)
+    assert commands(host) == {"a": "x"}
+    assert (host.warnings[0].server, host.warnings[0].field) == ("b", "deny")
+
+
+def test_a_toml_file_with_many_repeated_tables_is_refused_in_bounded_time(tmp_path: Path) -> None:
+    text = '[servers.a]\ncommand = "x"\n[servers.b]\ncommand = "x"\n' * 1000
+    with pytest.raises(ConfigError, match="too many keys that are defined twice"):
+        read(tmp_path / "m.toml", text)
+
+
 @pytest.mark.parametrize("place", ["servers", "mcpServers", "config.servers"])
 def test_an_entry_of_a_list_that_is_no_mapping_is_skipped_and_the_others_are_used(
     place: str, tmp_path: Path

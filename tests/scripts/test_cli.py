@@ -130,7 +130,35 @@ def test_a_project_file_cannot_turn_denied_writes_on(tmp_path: Path) -> None:
 
     mine = HostConfig(scripts=ScriptSettings(writes="deny"))
     theirs = HostConfig(scripts=ScriptSettings(enabled=True))
-    config, refused = combined(mine, theirs, {"scripts": {"enabled": True}})
+    config, refused = combined(mine, theirs, {"scripts": {"enabled": True}}, {})
     assert (config.scripts.enabled, config.scripts.writes, refused) == (True, "deny", ())
-    config, refused = combined(mine, theirs, {"scripts": {"enabled": True, "writes": "ask"}})
+    config, refused = combined(mine, theirs, {"scripts": {"enabled": True, "writes": "ask"}}, {})
     assert (config.scripts.writes, refused) == ("deny", ("scripts.writes",))
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "result"),
+    [
+        ("{enabled: false}", "{enabled: true, time: 600}", {"enabled": False, "time": 600}),
+        ("{enabled: false}", "{enabled: only}", {"enabled": False}),
+        ("{enabled: true}", "{enabled: only}", {"enabled": True}),
+        ("{enabled: only}", "{enabled: false}", {"enabled": False}),
+        ("{time: 60, calls: 200}", "{enabled: true, time: 600, calls: 9}", {"time": 60, "calls": 9}),
+        ("{enabled: true}", "{time: 30}", {"enabled": True, "time": 30}),
+        ("{}", "{enabled: true}", {"enabled": True}),
+        ("null", "{enabled: true}", {"enabled": True}),
+    ],
+)
+def test_an_approved_project_file_stays_within_the_script_settings_that_the_user_has_written(
+    mine: str, theirs: str, result: dict[str, Any], tmp_path: Path
+) -> None:
+    from mooring.config.load import load
+    from mooring.config.trust import Approval
+
+    (tmp_path / "user").mkdir()
+    (tmp_path / "user/config.yaml").write_text(f"scripts: {mine}\n")
+    (tmp_path / "mooring.yaml").write_text(f"scripts: {theirs}\n")
+    config = load(
+        cwd=tmp_path, user_dir=tmp_path / "user", env={}, approval=lambda file: Approval(everything=True)
+    )
+    assert {name: getattr(config.scripts, name) for name in result} == result

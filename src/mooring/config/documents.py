@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from mooring.config.validate import shown
+from mooring.config.validate import plain_scalar, shown
 from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -37,27 +37,32 @@ class _OpenNode:
         if self.is_map and self.key is None and not event.style and event.value == "<<":
             self.merged = event.start_mark.line + 1
 
-    def add(self, value: object, line: int) -> None:
+    def add(self, value: object, line: int) -> int | None:
+        """Add a key or a value. Returns the line of an earlier key that is the same, if there is one."""
         if not self.is_map:
             self.items.append(value)
         elif self.key is None:
             self.key = _key(value, line)
             if self.key in self.lines:
-                raise BadSyntaxError.twice(self.key, self.lines[self.key], line)
+                return self.lines[self.key]
             self.lines[self.key] = line
         else:
             self.items.append((self.key, value))
             self.key = None
+        return None
 
     def done(self) -> object:
         if not self.is_map:
             return self.items
-        own = dict(cast("list[tuple[str, object]]", self.items))
+        own: dict[str, object] = {}
+        for key, value in cast("list[tuple[str, object]]", self.items):
+            own.setdefault(key, value)
         return own if self.merged is None else _merged(own, self.merged)
 
 
 class _YamlBuilder:
-    def __init__(self) -> None:
+    def __init__(self, repeated: list[RepeatedKey] | None) -> None:
+        self.repeated = repeated
         self.stack: list[_OpenNode] = []
         self.anchors: dict[str, tuple[object, int]] = {}
         """By anchor: its value, and the number of values in it."""
@@ -101,25 +106,30 @@ class _YamlBuilder:
             raise BadSyntaxError("expands to too many values; use fewer aliases", line=line)
         if anchor is not None:
             self.anchors[anchor] = (value, self.count - before)
-        if self.stack:
-            self.stack[-1].add(value, line)
-        else:
+        if not self.stack:
             self.root = value
+        elif (first := self.stack[-1].add(value, line)) is not None:
+            path = [len(node.items) if node.key is None else node.key for node in self.stack]
+            RepeatedKey(path, first, line).report(self.repeated)
 
 
-def parse_yaml(text: str) -> object:
+def parse_yaml(text: str, repeated: list[RepeatedKey] | None = None) -> object:
     """Return the value in a YAML text: mappings, lists, texts and None.
 
     Every scalar stays text, so that `no`, `1.10` and `22:22` keep their spelling. The value is built from the
     events of the parser without recursion. An alias counts as a copy, so a small file cannot expand into
     billions of values.
 
+    Args:
+        text: One document.
+        repeated: Receives keys that a mapping has more than once; the first value counts.
+
     Raises:
-        BadSyntaxError: it is not YAML, too large, too deep, or a mapping has a key twice.
+        BadSyntaxError: it is not YAML, too large, or too deep; without `repeated`, also for a repeated key.
     """
     import yaml
 
-    builder, documents = _YamlBuilder(), 0
+    builder, documents = _YamlBuilder(repeated), 0
     module: Any = yaml  # `parse` is untyped in the stubs
     loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
@@ -170,41 +180,6 @@ def _merged(own: dict[str, object], line: int) -> dict[str, object]:
 
 
 DEPTH_LIMIT = 64
-_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?")
-
-
-class Unquoted(str):
-    """An unquoted YAML scalar that would be a number or a boolean in JSON.
-
-    Everywhere else it is used as text, so that `1.10` and `22:22` keep their spelling.
-    """
-
-    __slots__ = ()
-
-
-def plain_scalar(text: str) -> str:
-    """Return the text of an unquoted scalar, marked if it could be a JSON number or boolean."""
-    return Unquoted(text) if text in ("true", "false") or _NUMBER.fullmatch(text) else text
-
-
-def as_json(value: object) -> Any:
-    """Return a JSON value from a file.
-
-    Raises:
-        ValueError: It has no JSON value, such as a date of TOML.
-    """
-    if isinstance(value, Unquoted):
-        found = _NUMBER.fullmatch(value)
-        if found is None:
-            return value == "true"
-        return float(value) if found[1] or found[2] else int(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple):
-        return [as_json(item) for item in cast("list[object]", value)]
-    if isinstance(value, Mapping):
-        return {str(key): as_json(item) for key, item in cast("Mapping[object, object]", value).items()}
-    raise ValueError("must hold JSON values; put dates and times in quotes")
 
 
 class BadSyntaxError(ValueError):
@@ -217,12 +192,24 @@ class BadSyntaxError(ValueError):
         if line is not None:
             self.place = f"line {line}" if column is None else f"line {line}, column {column}"
 
-    @classmethod
-    def twice(cls, key: str, first: int, again: int) -> BadSyntaxError:
-        """A mapping has a key twice."""
-        return cls(
-            f"{shown(key)} is defined twice, on line {first} and on line {again}; keep one", line=again
-        )
+
+class RepeatedKey:
+    """A key that a mapping has more than once, with the lines of two of them."""
+
+    def __init__(self, path: Sequence[str | int], first: int, again: int) -> None:
+        self.path = tuple(path)
+        """Keys and positions from the top of the document."""
+        self.again = again
+        self.problem = f"is defined twice, on line {first} and on line {again}"
+
+    def report(self, repeated: list[RepeatedKey] | None) -> None:
+        """Add it to the list, or raise BadSyntaxError without one."""
+        if repeated is None:
+            raise self.error()
+        repeated.append(self)
+
+    def error(self) -> BadSyntaxError:
+        return BadSyntaxError(f"{shown(str(self.path[-1]))} {self.problem}; keep one", line=self.again)
 
 
 def too_deep(data: object) -> bool:
@@ -244,14 +231,18 @@ def too_deep(data: object) -> bool:
 SIZE_LIMIT = 4 * 2**20
 
 
-def read_document(path: Path) -> dict[str, Any]:
+def read_document(path: Path, repeated: list[RepeatedKey] | None = None) -> dict[str, Any]:
     """Return the mapping in a file.
+
+    Args:
+        path: Its suffix is the format.
+        repeated: Receives keys that a mapping has more than once; the first value counts.
 
     Raises:
         ConfigError: the file cannot be read, cannot be parsed, or is not a mapping.
     """
     parse = _parser(path)  # before reading the file
-    return _mapping(read_text(path), parse, str(path))
+    return _mapping(read_text(path), parse, str(path), repeated)
 
 
 def parse_document(text: str, path: Path) -> dict[str, Any]:
@@ -263,7 +254,7 @@ def parse_document(text: str, path: Path) -> dict[str, Any]:
     return _mapping(text, _parser(path), str(path))
 
 
-def _parser(path: Path) -> Callable[[str], object]:
+def _parser(path: Path) -> _Parser:
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None and not path.exists():
         raise ConfigError("there is no such file", file=str(path))
@@ -277,11 +268,13 @@ def _parser(path: Path) -> Callable[[str], object]:
     return parse
 
 
-def _mapping(text: str, parse: Callable[[str], object], file: str) -> dict[str, Any]:
+def _mapping(
+    text: str, parse: _Parser, file: str, repeated: list[RepeatedKey] | None = None
+) -> dict[str, Any]:
     if not text.strip():
         raise ConfigError("the file is empty; write 'servers: {}' to mean no servers", file=file)
     try:
-        data = parse(text)
+        data = parse(text, repeated)
     except BadSyntaxError as error:
         raise ConfigError(error.problem, file=file, place=error.place) from None
     if not isinstance(data, dict):
@@ -314,14 +307,14 @@ def read_text(path: Path) -> str:
         raise ConfigError("is not UTF-8 text; save it as UTF-8", file=file, place=f"line {line}") from None
 
 
-def _json(text: str) -> object:
+def _json(text: str, repeated: list[RepeatedKey] | None) -> object:
     try:
         data = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
     except (ValueError, RecursionError):
         data = None
     if data is not None and not too_deep(data):
         return data
-    return parse_jsonc(text)  # our own parser: it supports comments and reports line numbers
+    return parse_jsonc(text, repeated)  # our own parser: it supports comments and reports line numbers
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -335,30 +328,42 @@ def _refuse(constant: str) -> object:
     raise ValueError
 
 
-def _toml(text: str) -> object:
+_MOST_REPEATED = 20
+"""Repeated keys of a TOML file that are left out: each costs a pass over the file."""
+
+
+def _toml(text: str, repeated: list[RepeatedKey] | None) -> object:
     import tomllib
 
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _toml_problem(text, str(error)) from None
-    except RecursionError:
-        raise BadSyntaxError("is nested too deeply") from None
-    if too_deep(data):
-        raise BadSyntaxError("is nested too deeply")
-    return data
+    for _ in range(_MOST_REPEATED):
+        try:
+            data = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            text = _without_repeated(text, str(error), repeated)
+        except RecursionError:
+            raise BadSyntaxError("is nested too deeply") from None
+        else:
+            if too_deep(data):
+                raise BadSyntaxError("is nested too deeply")
+            return data
+    raise BadSyntaxError("has too many keys that are defined twice; keep one of each")
 
 
-def _toml_problem(text: str, message: str) -> BadSyntaxError:
+def _without_repeated(text: str, message: str, repeated: list[RepeatedKey] | None) -> str:
+    """Return the text without the repeated key that `tomllib` reported. Raises for other problems."""
     words, _, _ = message.partition(" (at ")
     found = re.search(r"at line (\d+), column (\d+)", message)
     line, column = (int(found[1]), int(found[2])) if found else (len(text.rstrip().splitlines()), None)
     if words.startswith(("Cannot overwrite", "Cannot declare")):
         key, first = _first_mention(text.splitlines(), line)
         if first is not None:
-            return BadSyntaxError.twice(key, first, line)
+            from mooring.config.edit.toml import left_out
+
+            path, rest = left_out(text, line - 1) if repeated is not None else ((), text)
+            RepeatedKey(path or [key], first, line).report(repeated if path else None)
+            return rest
     remedy = "put texts in quotes and close every bracket"
-    return BadSyntaxError(f"is not valid TOML: {words}; {remedy}", line=line, column=column)
+    raise BadSyntaxError(f"is not valid TOML: {words}; {remedy}", line=line, column=column)
 
 
 def _first_mention(lines: list[str], again: int) -> tuple[str, int | None]:
@@ -377,7 +382,8 @@ def _first_mention(lines: list[str], again: int) -> tuple[str, int | None]:
     return key.rpartition(".")[2], None if first is None else first + 1
 
 
-_PARSERS: dict[str, Callable[[str], object]] = {
+_Parser = Callable[[str, list[RepeatedKey] | None], object]
+_PARSERS: dict[str, _Parser] = {
     ".json": _json,
     ".jsonc": _json,
     ".toml": _toml,
@@ -393,20 +399,26 @@ _ATOM = re.compile(
 )
 
 
-def parse_jsonc(text: str) -> object:
+def parse_jsonc(text: str, repeated: list[RepeatedKey] | None = None) -> object:
     """Return the value in a JSON text that may contain comments.
 
+    Args:
+        text: One document.
+        repeated: Receives keys that an object has more than once; the first value counts.
+
     Raises:
-        BadSyntaxError: it is not JSON, nested too deeply, or an object has a key twice.
+        BadSyntaxError: it is not JSON, or nested too deeply; without `repeated`, also for a repeated key.
     """
-    return JsoncParser(text).document()
+    return JsoncParser(text, repeated).document()
 
 
 class JsoncParser:
     """Parser of one text. Subclasses override `member` to record more than the values."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, repeated: list[RepeatedKey] | None = None) -> None:
         self.text = text
+        self.repeated = repeated
+        self.path: list[str | int] = []
         self.at = 0
         self.open: list[tuple[str, int]] = []
         """The open brackets around the current position, each with its own position."""
@@ -450,14 +462,16 @@ class JsoncParser:
             if self.text[self.at : self.at + 1] != '"':
                 raise self.wrong('expected a name in double quotes, or "}"')
             key = self.string()
+            self.path.append(key)
             if key in result:
-                raise BadSyntaxError.twice(key, self.line(places[key]), self.line(place))
+                RepeatedKey(self.path, self.line(places[key]), self.line(place)).report(self.repeated)
             self.blank()
             if self.text[self.at : self.at + 1] != ":":
                 raise self.wrong('expected ":" after the name')
             self.at += 1
-            result[key] = self.member(place)
-            places[key] = place
+            result.setdefault(key, self.member(place))
+            places.setdefault(key, place)
+            self.path.pop()
             self.separator("}")
         return result
 
@@ -469,7 +483,9 @@ class JsoncParser:
         result: list[object] = []
         self.enter("[")
         while not self.leaves("]"):
+            self.path.append(len(result))
             result.append(self.value())
+            self.path.pop()
             self.separator("]")
         return result
 

@@ -1,7 +1,7 @@
 """Finding, reading and merging configuration files into one `HostConfig`.
 
-A file that cannot be parsed is a `ConfigError`. A wrong entry is ignored with a warning and the rest loads,
-unless `strict`.
+A file that cannot be parsed, or has a host-wide setting twice, is a `ConfigError`. A wrong entry is ignored
+with a warning and the rest loads, unless `strict`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from mooring.config.documents import read_document
+from mooring.config.documents import RepeatedKey, read_document
 from mooring.config.files import config_homes
-from mooring.config.formats import DEFAULTS, Entry, read_shape, server_fields
+from mooring.config.formats import DEFAULTS, SHAPES, Entry, at, read_shape, server_fields
 from mooring.config.models import (
     ConfigSource,
     ConfigWarning,
@@ -210,16 +210,33 @@ class _Merge:
     def add(self, found: FoundFile) -> None:
         """Merge one file over the earlier ones."""
         source = ConfigSource(file=str(found.path), scope=found.scope)
-        self.take(read_document(found.path), source, own=found.own)
+        repeated: list[RepeatedKey] = []
+        self.take(read_document(found.path, repeated), source, own=found.own, repeated=repeated)
 
-    def take(self, data: Mapping[str, Any], source: ConfigSource, *, own: bool) -> None:
-        """Merge one document over the earlier ones."""
+    def take(
+        self,
+        data: Mapping[str, Any],
+        source: ConfigSource,
+        *,
+        own: bool,
+        repeated: Sequence[RepeatedKey] = (),
+    ) -> None:
+        """Merge one document over the earlier ones.
+
+        Raises:
+            ConfigError: a setting of the host is in `repeated`.
+        """
         file = source.file
+        places = [_in_servers(key, data, file) for key in repeated]
         shape = read_shape(data, own=own)
         project = None
         if source.scope == "project":
             project = self.project = ProjectFile(source, self.approval(file or ""))
             project.needs_approval = frozenset(shape.needs_approval)
+        for (name, field), key in zip(places, repeated, strict=True):
+            if name is None or field is None:
+                problem = Problem(field=field, message=f"{key.problem}; the first is used")
+                self.wrong(source, _warning(file, name, problem))
         for server, problem in shape.problems:
             self.wrong(source, _warning(file, server, problem))
         for note in shape.notes:
@@ -234,6 +251,9 @@ class _Merge:
             entry = server_fields(raw, own=own)
             if name in shape.aliased:
                 entry.written["name"] = "alias"
+            for (server, field), key in zip(places, repeated, strict=True):
+                if server == name and field is not None:
+                    entry.problems.append(Problem(field=field, message=f"{key.problem}; keep one"))
             if project is not None:
                 project.complete(entry)
                 project.entries[name] = entry
@@ -312,7 +332,8 @@ class _Merge:
         }
         theirs, wrong = self.host(given, project.source)
         good = {name: value for name, (value, _, _) in given.items() if name not in wrong}
-        host, refused = combined(mine, theirs, good)
+        own = {name: value for name, (value, _, _) in self.settings.items()}
+        host, refused = combined(mine, theirs, good, own)
         for name in refused:
             message = "is ignored: a project file can only make it stricter than your own settings"
             self.notes.append(ConfigWarning(file=file, field=name, message=message))
@@ -408,6 +429,23 @@ class _Merge:
                     warning, message=f"{warning.message}. {CLOSED[name][1]} until it is correct"
                 )
             self.wrong(source, warning)
+
+
+def _in_servers(key: RepeatedKey, data: Mapping[str, Any], file: str | None) -> tuple[str | None, str | None]:
+    """Return the server and the field that a repeated key stands for; no server for a section of servers.
+
+    Raises:
+        ConfigError: it is a setting of the host. Which one is meant may decide what is allowed.
+    """
+    for shape in SHAPES:
+        if key.path[: len(shape)] == shape:
+            name, *inner = key.path[len(shape) :] or (None,)
+            if isinstance(name, int):
+                entry = cast("list[dict[str, Any]]", at(data, shape))[name]
+                name = str(entry.get("name") or entry.get("alias"))
+            return name, ".".join(map(str, inner if name else shape)) or None
+    error = key.error()
+    raise ConfigError(error.problem, file=file, place=error.place)
 
 
 def _as_written(problem: Problem, entry: Entry) -> Problem:

@@ -476,7 +476,7 @@ class GatewaySettings(Settings):
 
 def read_extensions(value: object) -> Mapping[str, Mapping[str, Any]]:
     """Return the extensions that a host declares, each with its settings."""
-    from mooring.config.documents import as_json
+    from mooring.config.validate import as_json
     from mooring.core.extensions import check_identifier
 
     if not isinstance(value, Mapping):

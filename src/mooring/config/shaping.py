@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
-from mooring.config.documents import as_json
 from mooring.config.validate import (
     InvalidEntryError,
     Problem,
     Settings,
+    as_json,
     check_url_text,
     flag,
     kind,

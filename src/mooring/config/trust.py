@@ -8,7 +8,7 @@ import re
 import shlex
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from hashlib import sha256
 from pathlib import Path
@@ -50,7 +50,7 @@ def settings_mark(settings: Mapping[str, Any]) -> str:
 
 
 def combined(
-    mine: HostConfig, theirs: HostConfig, given: Mapping[str, Any]
+    mine: HostConfig, theirs: HostConfig, given: Mapping[str, Any], own: Mapping[str, Any]
 ) -> tuple[HostConfig, tuple[str, ...]]:
     """Return the user's settings with those of an approved project file, and the names of rejected ones.
 
@@ -58,6 +58,7 @@ def combined(
         mine: The user's settings; a setting that the user leaves out has its default.
         theirs: The project's settings.
         given: The settings in the project file, as written.
+        own: The user's settings, as written.
     """
     changes: dict[str, Any] = {name: getattr(theirs, name) for name in given}
     refused: list[str] = []
@@ -89,8 +90,9 @@ def combined(
     if "resource_uri_allowlist" in given:
         keep("resource_uri_allowlist", _schemes(mine, theirs))
     if "scripts" in given:
-        changes["scripts"] = limited = _scripts(mine.scripts, theirs.scripts)
         said = cast("Mapping[str, Any]", given["scripts"])
+        limited = _scripts(mine.scripts, theirs.scripts, said, own.get("scripts") or {})
+        changes["scripts"] = limited
         refused += (
             f"scripts.{name}" for name in said if getattr(limited, name) != getattr(theirs.scripts, name)
         )
@@ -103,15 +105,22 @@ def combined(
     return HostConfig.holding({**vars(mine), **changes}), tuple(refused)
 
 
-def _scripts(mine: ScriptSettings, theirs: ScriptSettings) -> ScriptSettings:
-    """Return the project's settings within the limits that the user has set."""
-    usual = ScriptSettings()
-    limits = {
-        name: min(getattr(mine, name), getattr(theirs, name))
-        for name in ("time", "memory", "calls")
-        if getattr(mine, name) != getattr(usual, name)
-    }
-    return replace(theirs, **limits, writes="deny" if mine.writes == "deny" else theirs.writes)
+def _scripts(
+    mine: ScriptSettings, theirs: ScriptSettings, given: Iterable[str], own: Collection[str]
+) -> ScriptSettings:
+    """Return the user's settings with those that the project file has (`given`).
+
+    What the user's file has (`own`) can only become stricter.
+    """
+    values: dict[str, Any] = {}
+    for name in given:
+        before, value = getattr(mine, name), getattr(theirs, name)
+        if name == "writes":
+            value = "deny" if before == "deny" else value
+        elif name in own:
+            value = (value and before) if name == "enabled" else min(value, before)
+        values[name] = value
+    return replace(mine, **values)
 
 
 def _schemes(mine: HostConfig, theirs: HostConfig) -> tuple[str, ...]:

@@ -508,3 +508,40 @@ def section(of: type[S]) -> Read[S]:
         return instance(of)(value)
 
     return read
+
+
+_JSON_NUMBER = r"[-+]?(?:0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?"
+
+
+class Unquoted(str):
+    """An unquoted YAML scalar that would be a number or a boolean in JSON.
+
+    Everywhere else it is used as text, so that `1.10` and `22:22` keep their spelling.
+    """
+
+    __slots__ = ()
+
+
+def plain_scalar(text: str) -> str:
+    """Return the text of an unquoted scalar, marked if it could be a JSON number or boolean."""
+    return Unquoted(text) if text in ("true", "false") or re.fullmatch(_JSON_NUMBER, text) else text
+
+
+def as_json(value: object) -> Any:
+    """Return a JSON value from a file.
+
+    Raises:
+        ValueError: It has no JSON value, such as a date of TOML.
+    """
+    if isinstance(value, Unquoted):
+        found = re.fullmatch(_JSON_NUMBER, value)
+        if found is None:
+            return value == "true"
+        return float(value) if found[1] or found[2] else int(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in cast("list[object]", value)]
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in cast("Mapping[object, object]", value).items()}
+    raise ValueError("must hold JSON values; put dates and times in quotes")

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any, Literal, cast
 
-from mooring.config.documents import as_json
 from mooring.config.models import HostConfig
-from mooring.config.validate import Settings, one_of, optional, section, setting, some_text
+from mooring.config.validate import Settings, as_json, one_of, optional, section, setting, some_text
 from mooring.core.rules import Decision, Verdict
 from mooring.core.text import line
 from mooring.core.transforms import CallContext

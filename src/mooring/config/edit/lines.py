@@ -39,8 +39,9 @@ def _below(text: str, node: Node, path: KeyPath) -> Iterator[tuple[KeyPath, int]
 
 
 def _toml(text: str) -> Iterator[tuple[KeyPath, int]]:
-    module: Any = import_module("mooring.config.edit.toml")
-    heads = {table.start: table for table in module.tables_in(text)}
+    from mooring.config.edit.toml import tables_in
+
+    heads = {table.start: table for table in tables_in(text)}
     home: KeyPath = ()
     for number, line in enumerate(text.splitlines()):
         if number in heads:

@@ -6,20 +6,21 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import tomlkit
 from tomlkit.items import InlineTable
 
 from mooring.config.edit.text import KeyPath, is_mapping, wrapped
 
-__all__ = ["drop", "put"]
+__all__ = ["drop", "left_out", "put"]
 
 # Multi-line strings may contain anything, so they are skipped as a whole.
 _TOKEN = re.compile(
     r'"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|\#[^\n]*|\n|[\[\]{}]',
     re.DOTALL,
 )
+_BEFORE_VALUE = re.compile(r"""((?:"[^"]*"|'[^']*'|[^="'])*)=""")
 _HEADER = re.compile(r"[ \t]*(\[.*\])[ \t]*(?:#.*)?$")
 
 
@@ -86,6 +87,30 @@ def drop(text: str, path: KeyPath) -> str:
     return tomlkit.dumps(document)
 
 
+def left_out(text: str, at: int) -> tuple[KeyPath, str]:
+    """Return the path of the table or key at line `at`, from 0, and the text without it.
+
+    Every other line keeps its number. The path is empty for a value of several lines and in an array of
+    tables.
+    """
+    lines, headers = text.splitlines(keepends=True), list(_headers(text))
+    start, header = next((found for found in reversed(headers) if found[0] <= at), (-1, ""))
+    if header.startswith("[["):
+        return (), text
+    path, end = _key(header), at + 1
+    if start == at:
+        others = (line for line, other in headers if line > at and _key(other)[: len(path)] != path)
+        end = next(others, len(lines))
+    else:
+        try:
+            tomllib.loads(lines[at])
+        except tomllib.TOMLDecodeError:
+            return (), text
+        key = _BEFORE_VALUE.match(lines[at])
+        path = (*path, *_key(f"[{key[1]}]")) if key else ()
+    return path, "".join([*lines[:at], "\n" * (end - at), *lines[end:]])
+
+
 def _cut(lines: list[str], tables: list[_Table]) -> list[str]:
     """Return the lines without these tables; two adjacent blank lines become one."""
     for table in reversed(tables):
@@ -130,9 +155,9 @@ def _headers(text: str) -> Iterator[tuple[int, str]]:
 def _key(header: str) -> KeyPath:
     keys: list[str | int] = []
     inner: Any = tomllib.loads(header)
-    while inner:
-        keys.append(next(iter(inner)))
-        inner = inner[keys[-1]]
+    while inner and isinstance(inner, dict):
+        key, inner = next(iter(cast("dict[str, Any]", inner).items()))
+        keys.append(key)
     return tuple(keys)
 
 
