@@ -10,7 +10,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 DEMO := .venv-demo
 UV := $(shell command -v uv)
-JOBS ?= 8
+JOBS ?= 6
 SECONDS ?= 600
 PYTHONS ?= 3.12 3.13
 MUTANTS ?= 200
@@ -33,7 +33,12 @@ help:  ## List the targets
 demo: $(DEMO)/.ready  ## Run the demo on bundled servers: a few seconds, no network
 	@$(DEMO)/bin/python -m mooring demo
 
-test: $(READY)  ## Run the tests
+# pytest compiles each test module with its assertions. Without this, every worker would do it in a new clone.
+.venv/.compiled: $(READY)
+	@$(BIN)/python -m pytest --collect-only -q > /dev/null
+	@touch $@
+
+test: .venv/.compiled  ## Run the tests
 	$(BIN)/python -m pytest -n $(JOBS) --inline-snapshot=disable
 
 test-pythons: $(READY)  ## Run the tests on other versions of Python, installed into .peers (PYTHONS="3.12 3.13")
