@@ -34,6 +34,9 @@ def test_with_a_lock_the_very_first_run_starts_nothing(ran, config, lab, tmp_pat
 
 # --- a command that needs one server starts no other
 
+TOO_LONG = f"else:///{'x' * 1_000}"
+"""A URI that the cache does not keep."""
+
 
 class ManyServers:
     """Servers that write down each start of theirs."""
@@ -58,7 +61,7 @@ def many_servers(config, tmp_path) -> tuple[ManyServers, str]:
     made = ManyServers(tmp_path)
     script = {"resources": {"memo:///a": "x"}, "templates": ["memo:///{title}"], "prompts": [{"name": "p"}]}
     library = (sys.executable, "-I", "-S", str(SCRIPT))
-    other = script | {"resources": {"else:///b": "y"}, "templates": []}
+    other = script | {"resources": {"else:///b": "y", TOO_LONG: "z"}, "templates": []}
     file = config(
         {
             "notes": made.entry("notes", *demo.command("notes"), start="eager"),
@@ -97,20 +100,42 @@ def test_a_command_about_one_server_starts_only_that_one(
     assert servers.started() == ONE_SERVER[words]
 
 
-def test_a_resource_that_the_lock_names_starts_only_its_server(ran, many_servers) -> None:
+@pytest.mark.parametrize("known_by", ["tools", "lock"])
+def test_a_resource_that_the_lock_or_the_cache_names_starts_only_its_server(
+    ran, many_servers, known_by
+) -> None:
     servers, file = many_servers
-    ran("lock", "--config", file)
+    ran(known_by, "--config", file)
     servers.started()
-    assert ran("read", "else:///b", "--config", file).stdout == "y"
-    assert servers.started() == ["other"]
+    for _ in range(2):
+        assert ran("read", "else:///b", "--config", file).stdout == "y"
+        assert servers.started() == ["other"]
 
 
 def test_a_resource_that_no_server_is_known_for_starts_only_servers_with_resources(ran, many_servers) -> None:
     servers, file = many_servers
     ran("tools", "--config", file)
     servers.started()
-    assert ran("read", "else:///b", "--config", file).stdout == "y"
+    assert ran("read", TOO_LONG, "--config", file).stdout == "z"
     assert servers.started() == ["lib", "other"]
+
+
+def test_a_resource_that_another_server_has_now_is_read_there_and_found_there_next_time(
+    ran, config, tmp_path
+) -> None:
+    servers, offers = ManyServers(tmp_path), {name: tmp_path / f"{name}.json" for name in ("a", "b")}
+    program = f'exec {sys.executable} -I -S {SCRIPT} "$(cat "$1")"'
+    entries = {
+        name: servers.entry(name, "/bin/sh", "-c", program, "sh", str(path)) for name, path in offers.items()
+    }
+    file = config(entries)
+    for owner, other in (("a", "b"), ("b", "a")):
+        offers[owner].write_text(json.dumps({"resources": {"memo:///x": owner}, "templates": []}))
+        offers[other].write_text(json.dumps({"resources": {"memo:///y": other}, "templates": []}))
+        assert ran("read", "memo:///x", "--config", file).stdout == owner
+        assert servers.started() == ["a", "b"]
+        assert ran("read", "memo:///x", "--config", file).stdout == owner
+        assert servers.started() == [owner]
 
 
 def test_a_call_ends_although_another_server_never_starts_nor_stops(piped, config, tmp_path) -> None:

@@ -265,9 +265,11 @@ def read_prepared(raw: bytes) -> Lock:
 log = logger("mooring.lock")
 
 
-_CACHE_FORMAT = f"4.{FORMAT}"
+_CACHE_FORMAT = f"5.{FORMAT}"
 _KEPT = 512
 """Most servers in the cache; the least recently used are deleted."""
+_MOST_URIS, _LONGEST_URI = 2_000, 1_000
+"""Resources of one server in the cache, and characters of a URI there."""
 
 
 class _About(NamedTuple):
@@ -286,8 +288,10 @@ class _About(NamedTuple):
 class SnapshotCache:
     """A pin in the cache. Its definitions are read on first use."""
 
-    def __init__(self, about: _About, body: bytes) -> None:
+    def __init__(self, about: _About, body: bytes, uris: bytes) -> None:
         self._server, self._body = about.server, body
+        self.uris = uris
+        """The line of `uri_line`."""
         self.protocol = about.protocol
         self.tools, self.templates, self.prompts = about.tools, about.templates, about.prompts
         self.extensions = _extensions(about.server, about.extensions)
@@ -301,6 +305,13 @@ class SnapshotCache:
             log.debug("The cache of server %r is ignored: %s", self._server, error)
             return None
 
+    def has_resource(self, uri: str) -> bool:
+        """Whether the server listed this resource when it last ran."""
+        try:
+            return uri in json.loads(self.uris)
+        except ValueError:
+            return False
+
     def says(self, pin: Pin) -> bool:
         """Whether the cache contains exactly this pin. Does not read the definitions."""
         return self._body == write_rows(pin)
@@ -313,8 +324,14 @@ def cache_path(server: str, fingerprint: str) -> Path:
     return cache_home() / "servers" / f"{readable}-{unique}.lock"
 
 
-def remember(pin: Pin) -> None:
-    """Save a pin for the next start. A failure only means that there is no cache."""
+def uri_line(snapshot: Snapshot) -> bytes:
+    """Return the line of the cache that names the resources of a server: they say which server to start."""
+    uris = sorted({one.uri for one in snapshot.resources if len(one.uri) <= _LONGEST_URI})
+    return json.dumps(uris[:_MOST_URIS]).encode()
+
+
+def remember(pin: Pin, uris: bytes = b"[]") -> None:
+    """Save a pin and its `uri_line` for the next start. A failure only means that there is no cache."""
     path = cache_path(pin.server, pin.fingerprint)
     known = pin.snapshot
     about = _About(
@@ -328,7 +345,11 @@ def remember(pin: Pin) -> None:
         [(one.name, one.settings) for one in known.extensions],
     )
     try:
-        keep(path, json.dumps(about, default=dict).encode() + b"\n" + write_rows(pin), most=_KEPT)
+        keep(
+            path,
+            json.dumps(about, default=dict).encode() + b"\n" + write_rows(pin) + b"\n" + uris,
+            most=_KEPT,
+        )
     except OSError as error:
         log.debug("No cache for server %r: %s", pin.server, error)
 
@@ -340,11 +361,12 @@ def recall(server: str, fingerprint: str) -> SnapshotCache | None:
     except OSError as error:
         log.debug("The cache of server %r is ignored: %s", server, error)
         return None
-    first, _, body = (sealed or b"").partition(b"\n")
+    first, _, rest = (sealed or b"").partition(b"\n")
     about = _about(first)
     if about is None or about[:3] != (_CACHE_FORMAT, server, fingerprint):
         return None
-    return SnapshotCache(about, body)
+    body, _, uris = rest.partition(b"\n")
+    return SnapshotCache(about, body, uris)
 
 
 def _about(line: bytes) -> _About | None:
@@ -389,6 +411,15 @@ def speaks_of(files: Sequence[FoundFile], scope: Scope) -> bool:
     A project's lock is shared and does not contain the servers of a user.
     """
     return scope != "user" or all(file.scope == "user" for file in files)
+
+
+def written(path: Path) -> tuple[int, int] | None:
+    """Return what differs after a file was written, its time and size; None without a file."""
+    try:
+        about = path.stat()
+    except OSError:
+        return None
+    return about.st_mtime_ns, about.st_size
 
 
 def load_lock(path: Path) -> Lock | None:

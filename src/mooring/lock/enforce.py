@@ -23,7 +23,7 @@ from mooring.core.uris import matches
 from mooring.core.value import Value, replace
 from mooring.errors import ToolChanged
 from mooring.lock import NO_MARKS, Lock, LockError, Pin
-from mooring.lock.cache import load_lock, lock_path, own_lock_path, remember, speaks_of
+from mooring.lock.cache import load_lock, lock_path, own_lock_path, remember, speaks_of, uri_line, written
 from mooring.lock.definitions import key_of, shown_name
 
 if TYPE_CHECKING:
@@ -95,14 +95,6 @@ def _read_again(path: Path) -> Lock | None:
         return None
 
 
-def _written(path: Path) -> tuple[int, int] | None:
-    try:
-        about = path.stat()
-    except OSError:
-        return None
-    return about.st_mtime_ns, about.st_size
-
-
 class LockEnforcer:
     """The pins of one host."""
 
@@ -117,6 +109,8 @@ class LockEnforcer:
         self._pinned: dict[str, tuple[Pin, frozenset[str]]] = {}
         self._snapshot_caches: dict[str, SnapshotCache] = {}
         """Pins in the cache that were not read yet."""
+        self._uris: dict[str, bytes] = {}
+        """The resources that the cache names, by server."""
         self._pinning: dict[str, Pinning] = {}
         self._aside: dict[str, Mapping[str, Change]] = {}
         """Hidden tools by server."""
@@ -142,7 +136,7 @@ class LockEnforcer:
 
     def stamp(self) -> tuple[object, ...]:
         """Return what differs after a lock file was written: its time and size."""
-        return tuple(_written(path) for path in (self._memory.path, self._memory.own_path) if path)
+        return tuple(written(path) for path in (self._memory.path, self._memory.own_path) if path)
 
     def read_again(self, servers: Iterable[ServerConfig]) -> tuple[str, ...]:
         """Read the lock files again. A file that is missing or cannot be read changes nothing.
@@ -193,9 +187,10 @@ class LockEnforcer:
         return known[1]
 
     def servers_with_resource(self, uri: str) -> list[str]:
-        """Return the servers for which the lock has this resource."""
-        pins = self._pins.items()  # a pin in the cache has no resources
-        return [name for name, pin in pins if pin and uri in (one.uri for one in pin.snapshot.resources)]
+        """Return the servers that had this resource when they were locked or last ran."""
+        pins, caches = self._pins.items(), self._snapshot_caches.items()
+        locked = [name for name, pin in pins if pin and uri in (one.uri for one in pin.snapshot.resources)]
+        return locked + [name for name, cache in caches if cache.has_resource(uri)]
 
     def known(self, server: ServerConfig) -> CachedSnapshot | None:
         """Return the last known listing of a server before it connects, or None."""
@@ -248,7 +243,7 @@ class LockEnforcer:
         found = recall(name, self._fingerprints[name])
         if found is None:
             return None
-        self._snapshot_caches[name] = found
+        self._snapshot_caches[name], self._uris[name] = found, found.uris
 
         def snapshot() -> Snapshot:
             return Snapshot(server=name) if found.pin is None else found.pin.snapshot
@@ -274,7 +269,7 @@ class LockEnforcer:
         reported = as_reported(snapshot, self._fingerprints[name])
         same = len(reported.snapshot.tools) == len(snapshot.tools) and found.says(reported)
         self._pins[name] = reported if same else found.pin
-        return same
+        return same and found.uris == uri_line(snapshot)
 
     def evaluate(self, snapshot: Snapshot) -> tuple[Snapshot, Guard | None]:
         """Return the visible part of a listing, and the check of requests against it."""
@@ -295,14 +290,14 @@ class LockEnforcer:
         self._more_aside[name] = _more_aside(admission)
         self._skills_aside[name] = admission.set_aside_skills
         if name in self._cached and self._memory.cache:
-            fresh = pin_of(snapshot, mark, previous=pin, whole=False)
-            if fresh != pin or admission.drift:
-                self._pins[name] = fresh
-                self._remember(fresh)
+            fresh, uris = pin_of(snapshot, mark, previous=pin, whole=False), uri_line(snapshot)
+            if fresh != pin or admission.drift or uris != self._uris.get(name):
+                self._pins[name], self._uris[name] = fresh, uris
+                self._remember(fresh, uris)
         return admission.visible, ApprovedListing(admission) if pinning == "block" else None
 
-    def _remember(self, pin: Pin) -> None:
-        writer = Thread(target=remember, args=(pin,), name="mooring-cache")
+    def _remember(self, pin: Pin, uris: bytes) -> None:
+        writer = Thread(target=remember, args=(pin, uris), name="mooring-cache")
         self._writers = [thread for thread in self._writers if thread.is_alive()] + [writer]
         writer.start()
 
