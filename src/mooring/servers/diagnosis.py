@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Literal, TypeAlias
 
 from mooring.config.models import ServerConfig
@@ -134,8 +135,8 @@ def _export(server: ServerConfig, found: re.Match[str]) -> str:
     names = dict.fromkeys(re.findall(r"\$\{(?:env:)?([A-Za-z_]\w*)\}", found.string))
     if names:
         return "; ".join(f"export {name}=…" for name in names)
-    if "keyring:" in found.string:
-        return "Store it: `keyring set mooring NAME`."
+    if (entry := re.search(r"\$\{keyring:([^}]+)", found.string)) is not None:
+        return f"Store it: `keyring set mooring {quote(entry[1])}`."
     return "Make the file or value that the entry refers to, or correct the reference."
 
 
