@@ -250,6 +250,7 @@ class Session(SessionIdentity, SkillVerbs):
     @property
     def catalog(self) -> Catalog:
         """Everything that this caller may call now, whether `tools()` lists it or not."""
+        self._runtime.check_running()
         whole = self._runtime.catalog
         if not self._runtime.by_caller:
             return whole
@@ -273,6 +274,7 @@ class Session(SessionIdentity, SkillVerbs):
                 `auto`, the list is the whole catalog whatever its size; with `always`, it includes
                 `tools_call`.
         """
+        self._runtime.check_running()
         self._used = concurrency.monotonic()
         if self._exposure is None or (complete and self._exposure.discovery and self.discovery == "auto"):
             mode = self.discovery
