@@ -219,9 +219,12 @@ def _may_provide(manager: ServerManager, server: str, tool: str, view: ToolView)
 def absence(manager: ServerManager, tool: str, view: ToolView) -> Absence | None:
     """Return the server that may own `tool` and is not connected, with a hint; None if there is none."""
     absent = _absentees(manager, lambda name: _may_provide(manager, name, tool, view))
-    # With nested names (`a`, `a_b`) the longest prefix owns the tool; with raw names any server may.
+    if view.style == "raw" or tool in RESOURCE_TOOLS:  # any of them may
+        absent.sort(key=lambda status: (status.state != "needs-auth", status.name))
+        return _described(manager, absent[:3])
+    # With nested names (`a`, `a_b`) the longest prefix owns the tool.
     absent.sort(key=lambda status: (-len(prefix(status.name, view.style)), status.name))
-    return _described(manager, absent[:1] if view.style != "raw" else absent[:3])
+    return _described(manager, absent[:1])
 
 
 def absence_of_resource(manager: ServerManager) -> Absence | None:
