@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,9 @@ def test_a_sync_login_has_every_verb_of_a_login_with_the_same_signature() -> Non
     verbs = public(dir(Login)) - INSIDE
     assert verbs <= public(dir(SyncLogin))
     assert differences(SyncLogin, Login, verbs) == {}
-    for attribute in ("server", "url", "host", "scopes", "issuer"):
+    attributes = set(re.findall(r"self\.([a-z]\w*)", inspect.getsource(Login.__init__))) - INSIDE
+    assert attributes >= {"server", "url", "host", "scopes", "issuer", "state"}
+    for attribute in attributes:
         assert f"self.{attribute}" in inspect.getsource(SyncLogin.__init__)
 
 

@@ -333,7 +333,6 @@ class Host(ContentVerbs, ExtensionVerbs, waiting.HealthVerbs):
         Args:
             complete: For frameworks that refuse calls of tools that are not in their list.
         """
-        self._runtime.check_running()
         return self._shared.tools(complete=complete)
 
     def search(self, query: str, limit: int = 10) -> list[Hit]:

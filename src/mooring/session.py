@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from mooring import concurrency
 from mooring.concurrency import EventHub, OrderedCallback, within
 from mooring.config.logs import logger
-from mooring.core.builtin_tools import READ, READ_SKILL, SCRIPT_NAMES
+from mooring.core.builtin_tools import READ, READ_SKILL, RESOURCE_TOOLS, SCRIPT_NAMES
 from mooring.core.callers import CALL as CALL_NUMBER
 from mooring.core.calls import checked_arguments, failed_result, hinted, not_called, provider_failed
 from mooring.core.catalog import Catalog
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 log = logger("mooring.session")
 
-READING = ("list_mcp_resources", "read_mcp_resource", READ_SKILL)
+READING = (*RESOURCE_TOOLS, READ_SKILL)
 DISCOVERY_NAMES = frozenset(tool.name for tool in DISCOVERY)
 ARRIVAL_TIMEOUT = 60.0
 """Seconds that a call without a timeout waits for a server that may provide an unknown tool."""
@@ -250,6 +250,7 @@ class Session(SessionIdentity, SkillVerbs):
     @property
     def catalog(self) -> Catalog:
         """Everything that this caller may call now, whether `tools()` lists it or not."""
+        self._runtime.check_running()
         whole = self._runtime.catalog
         if not self._runtime.by_caller:
             return whole
@@ -273,6 +274,7 @@ class Session(SessionIdentity, SkillVerbs):
                 `auto`, the list is the whole catalog whatever its size; with `always`, it includes
                 `tools_call`.
         """
+        self._runtime.check_running()
         self._used = concurrency.monotonic()
         if self._exposure is None or (complete and self._exposure.discovery and self.discovery == "auto"):
             mode = self.discovery

@@ -140,10 +140,31 @@ def test_a_missing_keyring_package_names_the_extra(monkeypatch: pytest.MonkeyPat
 
 def test_the_keyring_is_asked_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = {("mooring", "db"): SECRET}
-    fake = SimpleNamespace(get_password=lambda service, name: entries.get((service, name)))
+    fake = SimpleNamespace(
+        get_password=lambda service, name: entries.get((service, name)),
+        get_keyring=lambda: SimpleNamespace(priority=5),
+    )
     monkeypatch.setitem(sys.modules, "keyring", fake)
     assert resolved(server(env={"T": "${keyring:db}"})).env == {"T": SECRET}
     assert "no value for ${keyring:other}" in refused(server(env={"T": "${keyring:other}"}))
+
+
+def test_a_system_without_a_keyring_is_not_reported_as_a_missing_entry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    null = SimpleNamespace(get_password=lambda *_: None, get_keyring=lambda: SimpleNamespace(priority=-1))
+    monkeypatch.setitem(sys.modules, "keyring", null)
+    message = refused(server(env={"T": "${keyring:db}"}))
+    assert "${keyring:db} cannot be read: this system has no keyring" in message
+
+
+def test_a_keyring_package_that_cannot_be_imported_is_a_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "keyring.py").write_text("raise RuntimeError('no session bus')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "keyring", raising=False)
+    assert "${keyring:db} cannot be read: RuntimeError" in refused(server(env={"T": "${keyring:db}"}))
 
 
 def test_a_relative_working_directory_is_relative_to_the_file(tmp_path: Path) -> None:

@@ -80,8 +80,10 @@ async def test_what_needs_no_server_works_before_the_host_is_entered() -> None:
         lambda host: host.tools(),
         lambda host: host.catalog,
         lambda host: host.search("echo"),
+        lambda host: host.session("s").tools(),
+        lambda host: host.session("s").catalog,
     ],
-    ids=["status", "tools", "catalog", "search"],
+    ids=["status", "tools", "catalog", "search", "tools of a session", "catalog of a session"],
 )
 async def test_a_host_that_was_not_entered_does_not_pretend_that_it_has_nothing(
     view: Callable[[Host], Any],

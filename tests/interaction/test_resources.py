@@ -4,6 +4,7 @@ refused."""
 from __future__ import annotations
 
 import base64
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from mooring import (
     HostConfig,
     PolicyDenied,
     ResourceUpdated,
+    ServerConfig,
     UnknownResource,
     UnknownServer,
+    UnknownTool,
 )
 from mooring.testing import VirtualClock
 from tests.lab.libraries import PLACES, HttpLibrary, library_at, library_server
@@ -332,6 +335,25 @@ async def test_no_server_can_take_the_names_of_these_tools() -> None:
             "mooring"
         }
         assert host.catalog.tools["pid"].server == "greedy"
+
+
+@pytest.mark.parametrize("start", ["background", "lazy"])
+async def test_the_first_call_of_these_tools_waits_for_the_servers_that_may_have_resources(
+    start: str,
+) -> None:
+    settings = {"start": start}
+    for _ in ("without a cache", "with a cache"):
+        async with Host([library_server(resources=MEMOS, settings=settings), lab_server()]) as host:
+            assert "text 1" in (await host.call("read_mcp_resource", {"uri": "memo:///1"})).text
+            assert "memo:///9" in (await host.call("list_mcp_resources")).text
+
+
+async def test_a_call_of_these_tools_names_the_server_that_may_have_resources_and_is_down() -> None:
+    down = ServerConfig(name="down", command=sys.executable, args=("-c", "raise SystemExit(3)"))
+    async with Host([down]) as host:
+        error = (await host.call("read_mcp_resource", {"uri": "memo:///1"})).error
+        assert isinstance(error, UnknownTool)
+        assert (error.server, error.state) == ("down", "failed")
 
 
 async def test_with_discovery_a_model_sees_these_tools_from_the_start_and_when_they_come_later() -> None:

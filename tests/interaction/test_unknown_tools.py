@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from mooring import AuthNeeded, Host, HostConfig, ServerConfig, UnknownResource, UnknownTool
+from mooring.config.models import Style
 from mooring.config.sections import ProfileSettings
 from mooring.gateway.serve import serve_http
 from mooring.servers import status
@@ -225,6 +226,24 @@ async def test_an_unknown_resource_and_a_prompt_name_the_server_that_needs_a_log
             assert "Server 'broken' is not connected" in str(missing.value)
             with pytest.raises(AuthNeeded):
                 await host.prompt("vault", "summarise")
+
+
+@pytest.mark.parametrize(("style", "name"), [("raw", "summarise"), ("mcp", "read_mcp_resource")])
+async def test_of_servers_that_may_all_have_the_tool_the_one_that_needs_a_login_is_named_first(
+    style: Style, name: str
+) -> None:
+    async def refuse(request: Any, message: dict[str, Any]) -> Any:
+        return web.Response(status=401)
+
+    async with HttpLab() as lab:
+        lab.faults["server/discover"] = lab.faults["initialize"] = refuse
+        broken = [ServerConfig(name=name, command="/no/such/program") for name in ("a", "b", "c")]
+        async with Host([*broken, lab.config("vault")], style=style, lock=False) as host:
+            await host.ready(10)
+            error = (await host.call(name)).error
+            assert isinstance(error, UnknownTool)
+            assert (error.server, error.state) == ("vault", "needs-auth")
+            assert "Server 'a' is not connected" in str(error)
 
 
 async def test_of_nested_names_the_longest_is_meant() -> None:

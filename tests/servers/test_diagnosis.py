@@ -74,7 +74,24 @@ URL = {"url": "https://example.org/mcp"}
                 "no value for `GITHUB_TOKEN`",
                 "Usage: github-mcp\nGITHUB_TOKEN is missing",
                 "2026-11-16 ERROR Environment variable 'GITHUB_TOKEN' is missing",
+                "error: environment variable not found: GITHUB_TOKEN",
+                "No token: it was not provided. Set GITHUB_TOKEN.",
             )
+        ),
+        *(
+            (f"{CRASH}{said}", {}, "missing-variable", "export A_TOKEN=…; export B_ID=…; export C_ID=…")
+            for said in (
+                "Please set A_TOKEN, B_ID and C_ID environment variables",
+                "Missing required environment variables: A_TOKEN, B_ID, C_ID",
+                "A_TOKEN, B_ID, and C_ID must be set",
+                "`A_TOKEN`, `B_ID` & `C_ID` are required",
+            )
+        ),
+        (
+            "the server exited with code 2\nits last lines on stderr:\nError: Missing option '--db'.",
+            {"command": "x"},
+            "usage",
+            "correct `args`",
         ),
         (
             f"{CRASH}A_KEY and more\nA_KEY is not set\nB_KEY is not set",

@@ -340,7 +340,7 @@ class SyncLogin:
 
     def __init__(self, login: Login, do: Any) -> None:
         self.server, self.url, self.host, self.scopes = login.server, login.url, login.host, login.scopes
-        self.issuer = login.issuer
+        self.issuer, self.state, self.remote = login.issuer, login.state, login.remote
         self._login = login
         self._do = do
 

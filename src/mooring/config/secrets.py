@@ -164,10 +164,18 @@ def _keyring(reference: Reference) -> str | None:
         keyring: Any = import_module("keyring")  # an extra, and slow to import
     except ImportError:
         raise_alone(ConfigError(f"{reference} needs the keyring extra: pip install 'mooring[keyring]'"))
+    except Exception as error:
+        raise_alone(ConfigError(f"{reference} cannot be read: {type(error).__name__}"))
     try:
-        return keyring.get_password("mooring", reference.name)
+        value: str | None = keyring.get_password("mooring", reference.name)
+        useless = value is None and keyring.get_keyring().priority <= 0
     except Exception as error:  # backends raise any exception
         raise_alone(ConfigError(f"{reference} cannot be read: {type(error).__name__}"))
+    if useless:  # the backends `null` and `fail`
+        raise ConfigError(
+            f"{reference} cannot be read: this system has no keyring; use ${{VAR}} or ${{file:…}} here"
+        )
+    return value
 
 
 def _command(reference: Reference, source: ConfigSource, env: Mapping[str, str]) -> str | None:

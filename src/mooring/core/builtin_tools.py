@@ -46,6 +46,9 @@ def is_login(tool: Tool) -> bool:
 READ_SKILL = "read_skill"
 """Name of the tool that reads skills. The catalog shows it if a server has skills."""
 
+RESOURCE_TOOLS = ("list_mcp_resources", "read_mcp_resource")
+"""Names of the tools for resources. The catalog shows them if a server has resources."""
+
 MOST_ARGUMENTS = 64
 """Most arguments of one prompt."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from typing import Literal, TypeAlias
 
 from mooring.config.models import ServerConfig
@@ -134,16 +135,15 @@ def _export(server: ServerConfig, found: re.Match[str]) -> str:
     names = dict.fromkeys(re.findall(r"\$\{(?:env:)?([A-Za-z_]\w*)\}", found.string))
     if names:
         return "; ".join(f"export {name}=…" for name in names)
-    if "keyring:" in found.string:
-        return "Store it: `keyring set mooring NAME`."
+    if (entry := re.search(r"\$\{keyring:([^}]+)", found.string)) is not None:
+        return f"Store it: `keyring set mooring {quote(entry[1])}`."
     return "Make the file or value that the entry refers to, or correct the reference."
 
 
 def _environment(server: ServerConfig, found: re.Match[str]) -> str:
     """Return the diagnosis for a server that names a missing variable on stderr."""
-    names = list(
-        dict.fromkeys(name for match in _VARIABLE.finditer(found.string) for name in match.groups() if name)
-    )
+    matches = _VARIABLE.finditer(found.string)
+    names = list(dict.fromkeys(name for match in matches for name in _enumerated(match)))
     new = [name for name in names[:_MOST_VARIABLES] if name not in server.env]
     if not new:
         return f"`env` of its entry sets {names[0]}: check the value."
@@ -153,6 +153,15 @@ def _environment(server: ServerConfig, found: re.Match[str]) -> str:
         f'Give its entry "env": {{{entry}}}, then `{export}`. Servers inherit only a few variables of your '
         "environment."
     )
+
+
+def _enumerated(match: re.Match[str]) -> list[str]:
+    """Return the name that was found and those in the same enumeration: `A_KEY, B_KEY and C_KEY`."""
+    start, end = match.span(match.lastindex or 0)
+    before = _NAMES_BEFORE.search(match.string, max(start - _LONGEST_LIST, 0), start)
+    after = _NAMES_AFTER.match(match.string, end, end + _LONGEST_LIST)
+    listed = (before[0] if before else "", match.string[start:end], after[0] if after else "")
+    return re.findall(_NAME, ", ".join(listed))
 
 
 def _settings(server: ServerConfig, found: re.Match[str]) -> str:
@@ -330,10 +339,16 @@ _VARIABLE = re.compile(
     rf"|(?i:(?:missing|required?s?|set|provide|define|export|needs?|expects?|specify|without|no)\s+(?:\w+\s+){{0,3}}"
     rf"(?:env\w*(?:\s+var\w*)?|variables?|value\s+for)\s*:?\s*)(?-i:{_NAME})"
     rf"|(?i:env\w*\s+var\w*\s+){_NAME}(?i:\s+(?:is\s+|was\s+)?(?:not\s+(?:set|found|defined|provided)|missing|required|unset))"
+    rf"|(?i:env\w*\s+var\w*\s+(?:is\s+|was\s+)?(?:not\s+(?:set|found|defined|provided)|missing|required)\s*:\s*){_NAME}"
+    rf"|(?i:(?:not\s+(?:found|set|provided|configured)|missing|required)\b[^\n]{{0,60}}\bset\s+(?:the\s+)?){_NAME}"
     rf"|(?i:please\s+(?:set|provide|export|define)\s+(?:\w+\s+){{0,2}}){_NAME}"
     rf"|KeyError:\s+{_NAME}|[Mm]issing\s+(?:required\s+)?{_NAME}"
 )
 """Messages that servers print when a variable is missing; the groups match its name."""
+_JOINT = r"(?:\s*,\s*(?:and\s+)?|\s+(?:and|&)\s+)"
+_NAMES_BEFORE = re.compile(rf"(?:{_NAME}{_JOINT})+['\"`$]?\{{?$")
+_NAMES_AFTER = re.compile(rf"\}}?['\"`]?(?:{_JOINT}{_NAME})+")
+_LONGEST_LIST = 200
 _MOST_VARIABLES = 5
 
 
@@ -400,8 +415,8 @@ _CASES = _cases(
     (
         "usage",
         rf"{_SAID}(?:[Uu]sage:|USAGE:|the following arguments are required|unrecognized arguments"
-        r"|[Uu]nknown (?:option|argument|flag|command)|unexpected argument|[Mm]issing (?:required )?argument"
-        r"|[Nn]o such option|required argument)",
+        r"|[Uu]nknown (?:option|argument|flag|command)|unexpected argument"
+        r"|[Mm]issing (?:required )?(?:argument|option|parameter)|[Nn]o such option|required argument)",
         _usage,
     ),
     ("crash", r"^the server (?:exited|was ended|closed)", lambda server, _: _look(server)),

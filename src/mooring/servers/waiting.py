@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mooring.concurrency import side_by_side
 from mooring.config.models import Style
+from mooring.core.builtin_tools import RESOURCE_TOOLS
 from mooring.core.catalog import Catalog
 from mooring.core.names import may_belong, prefix
 from mooring.core.text import line
@@ -171,11 +172,11 @@ async def await_tool(manager: ServerManager, tool: str, view: ToolView, *, withh
     awaited: set[Connection] = set() if common is None else common
 
     def owners() -> list[Connection]:
-        manager.wake(lambda name: view.admits(name) and may_belong(tool, name, view.style))
+        manager.wake(lambda name: _may_provide(manager, name, tool, view))
         return [
             connection
             for name, connection in list(manager.connections.items())
-            if view.admits(name) and may_belong(tool, name, view.style) and connection.state != "disabled"
+            if _may_provide(manager, name, tool, view) and connection.state != "disabled"
         ]
 
     while tool not in view.catalog.tools:
@@ -206,12 +207,24 @@ async def await_tool(manager: ServerManager, tool: str, view: ToolView, *, withh
             task.cancel()
 
 
+def _may_provide(manager: ServerManager, server: str, tool: str, view: ToolView) -> bool:
+    """Return whether a tool of this name may appear when the server lists: its own, or one that reads
+    resources."""
+    if not view.admits(server):
+        return False
+    belongs = may_belong(tool, server, view.style)
+    return belongs or (tool in RESOURCE_TOOLS and manager.may_offer(server, "resources"))
+
+
 def absence(manager: ServerManager, tool: str, view: ToolView) -> Absence | None:
     """Return the server that may own `tool` and is not connected, with a hint; None if there is none."""
-    absent = _absentees(manager, lambda name: view.admits(name) and may_belong(tool, name, view.style))
-    # With nested names (`a`, `a_b`) the longest prefix owns the tool; with raw names any server may.
+    absent = _absentees(manager, lambda name: _may_provide(manager, name, tool, view))
+    if view.style == "raw" or tool in RESOURCE_TOOLS:  # any of them may
+        absent.sort(key=lambda status: (status.state != "needs-auth", status.name))
+        return _described(manager, absent[:3])
+    # With nested names (`a`, `a_b`) the longest prefix owns the tool.
     absent.sort(key=lambda status: (-len(prefix(status.name, view.style)), status.name))
-    return _described(manager, absent[:1] if view.style != "raw" else absent[:3])
+    return _described(manager, absent[:1])
 
 
 def absence_of_resource(manager: ServerManager) -> Absence | None:
