@@ -194,6 +194,8 @@ class HttpTransport(Transport):
     async def _answer_in_stream(self, response: aiohttp.ClientResponse, key: RequestId) -> Mapping[str, Any]:
         last_id, retry = None, None
         held = self.waiting[key].due == math.inf
+        if held:
+            self._endpoint.standing(response, proves=False)
         try:
             async for event in self._endpoint.events(response, self._charge_stream, unsolicited=held):
                 last_id, retry = event.id or last_id, event.retry or retry
@@ -273,6 +275,8 @@ class HttpTransport(Transport):
                         return  # such as 405: the server has no such stream
                     if response.status < 300:
                         wait = RESUME_WAIT
+                        # Another process does not know the session.
+                        self._endpoint.standing(response, proves=True)
                         if dropped and last_id is None:
                             self.on_gap()
                         async for event in self._endpoint.events(
