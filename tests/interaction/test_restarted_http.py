@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -197,8 +198,8 @@ async def no_keep_alive(request: web.Request, handler: Any) -> web.StreamRespons
     return response
 
 
-async def locked_lab(lab: HttpLab, path: Path) -> Host:
-    lab.middlewares = [no_keep_alive]
+async def locked_lab(lab: HttpLab, path: Path, *, keep_alive: bool = False) -> Host:
+    lab.middlewares = [] if keep_alive else [no_keep_alive]
     async with lab, Host([lab.config()], lock=False) as host:
         await host.refresh()
         save_lock(path, build([host.provider("web").snapshot], {"web": fingerprint(lab.config())}))
@@ -253,6 +254,31 @@ async def test_the_stream_of_a_session_saves_listings(tmp_path: Path) -> None:
         for _ in range(3):
             assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
         assert lab.methods().count("tools/list") == before
+
+
+async def test_a_stream_that_ends_after_its_response_costs_no_listing(tmp_path: Path) -> None:
+    lab, ended = HttpLab(era="legacy", sessions=False), asyncio.Event()
+    host = await locked_lab(lab, tmp_path / "lock", keep_alive=True)
+
+    async def on_a_stream(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+        reply, _ = await lab.reply(message, modern=False)
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await stream.prepare(request)
+        await stream.write(f"data: {json.dumps(reply)}\n\n".encode())
+        await ended.wait()
+        await stream.write_eof()
+        return stream
+
+    async with lab, host:
+        await host.ready(20)
+        await host.refresh()
+        lab.faults["tools/call"] = on_a_stream
+        assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+        before = lab.methods().count("tools/list")
+        for _ in range(5):
+            assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+        assert lab.methods().count("tools/list") == before
+        ended.set()
 
 
 async def test_calls_whose_listing_fails_leave_one_retry(tmp_path: Path) -> None:
