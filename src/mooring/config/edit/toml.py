@@ -43,7 +43,7 @@ def put(text: str, path: KeyPath, value: object) -> str:
     if not is_mapping(value) or (not own and _stands_inline(text, path)):
         return _put_inline(text, path, value)
     block = tomlkit.dumps({str(path[0]): wrapped(value, path[1:])})
-    lines = text.splitlines(keepends=True)
+    lines = lines_of(text)
     if own:
         kept = _cut(lines, own[1:])
         return "".join([*kept[: own[0].start], block, *kept[own[0].end :]])
@@ -54,10 +54,15 @@ def put(text: str, path: KeyPath, value: object) -> str:
     return f"{before}{joint}{block}{''.join(lines[end:])}"
 
 
+def lines_of(text: str) -> list[str]:
+    """Return the lines with their ends, as TOML counts them: other separators may be in texts and comments."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
 def _appended(text: str, table: _Table, key: str | int, value: object) -> str:
     """Return `text` with one more line at the end of a table. `tomlkit` would add it after the comments that
     belong to the next table."""
-    lines = text.splitlines(keepends=True)
+    lines = lines_of(text)
     before = "".join(lines[: table.end])
     joint = "" if before.endswith("\n") else "\n"
     return f"{before}{joint}{tomlkit.dumps({str(key): value})}{''.join(lines[table.end :])}"
@@ -76,7 +81,7 @@ def drop(text: str, path: KeyPath) -> str:
     """Return `text` without the value at `path`. Raises KeyError when there is none."""
     own = [table for table in tables_in(text) if table.key[: len(path)] == path]
     if own:
-        rest = "".join(_cut(text.splitlines(keepends=True), own))
+        rest = "".join(_cut(lines_of(text), own))
         # An empty file would look like an accident.
         return rest if rest.strip() else tomlkit.dumps({str(path[0]): wrapped({}, path[1:-1])})
     document: Any = tomlkit.parse(text)
@@ -185,7 +190,7 @@ def _cut(lines: list[str], tables: list[_Table]) -> list[str]:
 
 def tables_in(text: str) -> list[_Table]:
     """Return the tables in order, without arrays of tables."""
-    lines = text.splitlines(keepends=True)
+    lines = lines_of(text)
     headers = list(_headers(text))
     ends = [*(line for line, _ in headers), len(lines)][1:]
     tables: list[_Table] = []
