@@ -55,7 +55,7 @@ def put(text: str, path: KeyPath, value: object) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines with their ends, as TOML counts them: other separators may be in texts and comments."""
+    """Return the lines with their ends, as TOML counts them: texts may hold other separators."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
@@ -204,19 +204,9 @@ def tables_in(text: str) -> list[_Table]:
 
 def _headers(text: str) -> Iterator[tuple[int, str]]:
     """Yield the number and the header of each line that begins a table."""
-    depth, number, start = 0, 0, 0
-    for token in _TOKEN.finditer(f"{text}\n"):
-        if token[0] == "\n":
-            line = text[start : token.start()]
-            if depth == 0 and (found := _HEADER.match(line)):
-                yield number, found[1]
-            number, start = number + 1, token.end()
-        elif token[0] in "[{":
-            depth += 1
-        elif token[0] in "]}":
-            depth -= 1
-        else:
-            number += token[0].count("\n")
+    for number, _, line in _logical_lines(text):
+        if (found := _HEADER.match(line)) is not None:
+            yield number, found[1]
 
 
 def _key(header: str) -> KeyPath:
