@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,25 @@ async def test_the_stream_of_a_session_saves_listings(tmp_path: Path) -> None:
         before = lab.methods().count("tools/list")
         for _ in range(3):
             assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+        assert lab.methods().count("tools/list") == before
+
+
+def has_ipv6() -> bool:
+    with suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="needs IPv6")
+async def test_another_spelling_of_the_address_costs_no_listing(tmp_path: Path) -> None:
+    lab = HttpLab(era="legacy", sessions=False)
+    lab.host = "[::ffff:7f00:0001]"
+    host = await locked_lab(lab, tmp_path / "lock", keep_alive=True)
+    async with lab, host:
+        await host.ready(20)
+        await host.refresh()
+        before = lab.methods().count("tools/list")
+        assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
         assert lab.methods().count("tools/list") == before
 
 

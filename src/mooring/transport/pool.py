@@ -331,10 +331,12 @@ class HttpPool:
         """Whether a connection to the host of `url` is open since this time and still takes requests."""
         if self._session is None:
             return False
-        _, host, port = origin(url)
+        from yarl import URL
+
+        there = URL(url)  # aiohttp writes the host in its own way
         # aiohttp does not say which connections are in use.
         busy: Any = getattr(self._session.connector, "_acquired", ())
-        return self._connections.unbroken(host, port, since, busy)
+        return self._connections.unbroken(there.host, there.port, since, busy)
 
     def standing(self, response: aiohttp.ClientResponse, *, proves: bool) -> None:
         """Record that a response is a stream without an end.
