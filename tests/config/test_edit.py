@@ -293,3 +293,10 @@ def test_the_oldest_backups_go(tmp_path: Path) -> None:
 def test_a_new_file_of_the_user_is_private(tmp_path: Path) -> None:
     save(tmp_path / "deep" / "config.json", json.dumps({}), before=None, private=True)
     assert stat.S_IMODE((tmp_path / "deep" / "config.json").stat().st_mode) == 0o600
+
+
+def test_a_toml_file_with_other_line_separators_in_a_comment_is_edited_at_the_right_lines() -> None:
+    head = '[servers.a]\ncommand = "x"\n# \u2028 \u0085\n'
+    text = head + '[servers.b]\ncommand = "y"\n[servers.c]\ncommand = "z"\n'
+    kept = edited(text, [Drop(path=("servers", "b"))], file=Path("m.toml"))
+    assert kept == head + '[servers.c]\ncommand = "z"\n'

@@ -325,6 +325,53 @@ def test_an_inline_table_twice_in_toml_keeps_the_first(tmp_path: Path) -> None:
     assert "server 'a': is defined twice, on line 2 and on line 4" in str(host.warnings[0])
 
 
+CLASHES = {
+    "Windows line ends": '[servers.a]\r\ncommand = "x"\r\n[servers.a]\r\ncommand = "z"\r\n',
+    "a table after an inline table": 'servers.a = {command = "x"}\n[servers.a]\ncommand = "z"\n',
+    "a table after dotted keys": 'servers.a.command = "x"\n[servers.a]\ncommand = "z"\n',
+    "a name with an escape": '[servers.a]\ncommand = "x"\n[servers."\\u0061"]\ncommand = "z"\n',
+    "an array of tables": '[servers.a]\ncommand = "x"\n[[servers.a]]\ncommand = "z"\n',
+    "a separator of lines in a text": '[servers.a]\ncommand = "x"\n#\u2028\n[servers.a]\ncommand = "z"\n',
+}
+TWICE_INSIDE = {
+    "args": '[servers.a]\ncommand = "x"\nargs = [\n  "1",\n]\nargs = [\n  "2",\n]\n',
+    "command": '[servers]\na = {command = "x", command = "z"}\n',
+    "env.T": '[servers.a]\ncommand = "x"\nenv = {T = "1", T = "2"}\n',
+}
+
+
+@pytest.mark.parametrize("case", CLASHES)
+def test_in_toml_a_name_may_stand_twice_in_any_spelling(case: str, tmp_path: Path) -> None:
+    host = read(tmp_path / "m.toml", CLASHES[case] + '[servers.b]\ncommand = "y"\n')
+    assert commands(host) == {"a": "x", "b": "y"}
+    assert "server 'a': is defined twice, on line" in str(host.warnings[0])
+
+
+@pytest.mark.parametrize("field", TWICE_INSIDE)
+def test_in_toml_a_field_twice_leaves_out_its_entry_only(field: str, tmp_path: Path) -> None:
+    host = read(tmp_path / "m.toml", TWICE_INSIDE[field] + '[servers.b]\ncommand = "y"\n')
+    assert commands(host) == {"b": "y"}
+    assert (host.warnings[0].server, host.warnings[0].field) == ("a", field)
+
+
+def test_in_toml_a_field_twice_in_an_array_of_tables_leaves_out_its_entry_only(tmp_path: Path) -> None:
+    text = '[[servers]]\nname = "b"\ncommand = "y"\n[[servers]]\nname = "a"\ncommand = "x"\ncommand = "z"\n'
+    host = read(tmp_path / "m.toml", text)
+    assert commands(host) == {"b": "y"}
+    assert (host.warnings[0].server, host.warnings[0].field) == ("a", "command")
+
+
+def test_a_second_section_of_servers_in_toml_keeps_the_tables_after_it(tmp_path: Path) -> None:
+    text = '[servers]\na = {command = "x"}\n[servers]\nc = {command = "z"}\n[servers.b]\ncommand = "y"\n'
+    host = read(tmp_path / "m.toml", text)
+    assert commands(host) == {"a": "x", "b": "y"}
+
+
+def test_in_yaml_a_server_may_be_named_null(tmp_path: Path) -> None:
+    host = read(tmp_path / "m.yaml", "servers:\n  null: {command: x}\n  b: {command: y}\n")
+    assert commands(host) == {"null": "x", "b": "y"}
+
+
 def test_one_section_of_servers_after_another_is_reported_and_the_first_is_used(tmp_path: Path) -> None:
     host = read(tmp_path / "m.json", '{"mcpServers": {"a": {"command": "x"}}, "mcpServers": {}}')
     assert commands(host) == {"a": "x"}

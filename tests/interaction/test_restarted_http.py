@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiohttp import web
 
 from mooring import CallError, Host, ServerConfig, ToolChanged
 from mooring.config.plan import fingerprint
 from mooring.lock.cache import save_lock
 from mooring.lock.compare import build
+from mooring.transport import pool
+from tests.lab.http import HttpLab
+from tests.lab.wait import until
 
 SERVER = """
 import json, sys
@@ -182,3 +189,133 @@ async def test_a_server_that_is_gone_is_reported_as_not_reachable_and_used_when_
             assert "not reachable" in down.text or "cannot be reached" in down.text, down.text
             await asyncio.to_thread(server.start, APPROVED)
             assert (await host.call("mcp_bank_pay", timeout=20)).text == "paid"
+
+
+@web.middleware
+async def no_keep_alive(request: web.Request, handler: Any) -> web.StreamResponse:
+    response = await handler(request)
+    if not response.prepared:
+        response.force_close()
+    return response
+
+
+async def locked_lab(lab: HttpLab, path: Path, *, keep_alive: bool = False) -> Host:
+    lab.middlewares = [] if keep_alive else [no_keep_alive]
+    async with lab, Host([lab.config()], lock=False) as host:
+        await host.refresh()
+        save_lock(path, build([host.provider("web").snapshot], {"web": fingerprint(lab.config())}))
+    return Host([lab.config()], lock=path)
+
+
+async def test_a_changed_tool_is_not_called_while_the_replaced_process_still_sends_its_subscription(
+    tmp_path: Path,
+) -> None:
+    old, new = HttpLab(era="modern"), HttpLab(era="modern")
+    host = await locked_lab(old, tmp_path / "lock")
+    async with old, host:
+        await host.ready(20)
+        await old.until(lambda: old.subscriptions > 0)
+        assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+        await old.stop_listening()
+        new.port, new.descriptions["echo"] = old.port, OTHER
+        async with new:
+            assert isinstance((await host.call("mcp_web_echo")).error, ToolChanged)
+            assert old.subscriptions > 0
+            assert "tools/call" not in new.methods()
+
+
+async def test_a_changed_tool_is_not_called_while_the_replaced_process_finishes_an_earlier_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "RECENT", 0.0)
+    old, new = (HttpLab(era="legacy", sessions=False) for _ in range(2))
+    host = await locked_lab(old, tmp_path / "lock")
+    async with old, host:
+        await host.ready(20)
+        slow = asyncio.create_task(host.call("mcp_web_sleep", {"seconds": 600}))
+        await old.until(lambda: old.running > 0)
+        await host.refresh()
+        await old.stop_listening()
+        new.port, new.descriptions["echo"] = old.port, OTHER
+        async with new:
+            assert isinstance((await host.call("mcp_web_echo")).error, ToolChanged)
+            assert old.running > 0
+            assert "tools/call" not in new.methods()
+        slow.cancel()
+
+
+async def test_the_stream_of_a_session_saves_listings(tmp_path: Path) -> None:
+    lab = HttpLab(era="legacy")
+    host = await locked_lab(lab, tmp_path / "lock")
+    async with lab, host:
+        await host.ready(20)
+        await lab.until(lambda: lab.open_streams > 0)
+        await host.refresh()
+        before = lab.methods().count("tools/list")
+        for _ in range(3):
+            assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+        assert lab.methods().count("tools/list") == before
+
+
+def has_ipv6() -> bool:
+    with suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="needs IPv6")
+async def test_another_spelling_of_the_address_costs_no_listing(tmp_path: Path) -> None:
+    lab = HttpLab(era="legacy", sessions=False)
+    lab.host = "[::ffff:7f00:0001]"
+    host = await locked_lab(lab, tmp_path / "lock", keep_alive=True)
+    async with lab, host:
+        await host.ready(20)
+        await host.refresh()
+        before = lab.methods().count("tools/list")
+        assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+        assert lab.methods().count("tools/list") == before
+
+
+async def test_a_stream_that_ends_after_its_response_costs_no_listing(tmp_path: Path) -> None:
+    lab, ended = HttpLab(era="legacy", sessions=False), asyncio.Event()
+    host = await locked_lab(lab, tmp_path / "lock", keep_alive=True)
+
+    async def on_a_stream(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+        reply, _ = await lab.reply(message, modern=False)
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await stream.prepare(request)
+        await stream.write(f"data: {json.dumps(reply)}\n\n".encode())
+        await ended.wait()
+        await stream.write_eof()
+        return stream
+
+    async with lab, host:
+        await host.ready(20)
+        await host.refresh()
+        lab.faults["tools/call"] = on_a_stream
+        assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+        before = lab.methods().count("tools/list")
+        for _ in range(5):
+            assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+        assert lab.methods().count("tools/list") == before
+        ended.set()
+
+
+async def test_calls_whose_listing_fails_leave_one_retry(tmp_path: Path) -> None:
+    lab = HttpLab(era="legacy", sessions=False)
+    host = await locked_lab(lab, tmp_path / "lock")
+
+    async def broken(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
+        error = {"code": -32603, "message": "the list is broken"}
+        return web.json_response({"jsonrpc": "2.0", "id": message["id"], "error": error})
+
+    async with lab, host:
+        await host.ready(20)
+        lab.faults["tools/list"] = broken
+        before = len(asyncio.all_tasks())
+        for _ in range(1_100):
+            assert "the list is broken" in (await host.call("mcp_web_echo")).text
+        assert len(asyncio.all_tasks()) <= before + 2
+        lab.faults.clear()
+        await until(lambda: host.status()[0].state == "connected")
+        assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"

@@ -75,6 +75,12 @@ class HttpLab:
         if self._runner is not None:
             await self._runner.cleanup()
 
+    async def stop_listening(self) -> None:
+        """Accept no further connections, as a process that is being replaced. Open ones stay."""
+        assert self._runner is not None
+        for site in list(self._runner.sites):
+            await site.stop()
+
     @property
     def url(self) -> str:
         return f"{self.origin}/mcp"

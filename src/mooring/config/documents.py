@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,6 +14,8 @@ from mooring.errors import ConfigError
 
 if TYPE_CHECKING:
     import yaml
+
+    from mooring.config.edit.toml import Statement
 
 _NODE_LIMIT = 200_000
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
@@ -86,7 +89,8 @@ class _YamlBuilder:
             case yaml.ScalarEvent():
                 if self.stack:
                     self.stack[-1].notice_merge(event)
-                plain_null = not event.style and event.value in _NULLS
+                named = bool(self.stack) and self.stack[-1].is_map and self.stack[-1].key is None
+                plain_null = not event.style and event.value in _NULLS and not (named and event.value)
                 text = event.value if event.style else plain_scalar(event.value)
                 self.put(None if plain_null else text, line, anchor, self.count)
             case yaml.AliasEvent():
@@ -335,11 +339,12 @@ _MOST_REPEATED = 20
 def _toml(text: str, repeated: list[RepeatedKey] | None) -> object:
     import tomllib
 
+    text, found = text.replace("\r\n", "\n"), cast("list[Statement]", [])
     for _ in range(_MOST_REPEATED):
         try:
             data = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            text = _without_repeated(text, str(error), repeated)
+            text = _without_repeated(text, str(error), repeated, found)
         except RecursionError:
             raise BadSyntaxError("is nested too deeply") from None
         else:
@@ -349,37 +354,32 @@ def _toml(text: str, repeated: list[RepeatedKey] | None) -> object:
     raise BadSyntaxError("has too many keys that are defined twice; keep one of each")
 
 
-def _without_repeated(text: str, message: str, repeated: list[RepeatedKey] | None) -> str:
-    """Return the text without the repeated key that `tomllib` reported. Raises for other problems."""
-    words, _, _ = message.partition(" (at ")
-    found = re.search(r"at line (\d+), column (\d+)", message)
-    line, column = (int(found[1]), int(found[2])) if found else (len(text.rstrip().splitlines()), None)
-    if words.startswith(("Cannot overwrite", "Cannot declare")):
-        key, first = _first_mention(text.splitlines(), line)
-        if first is not None:
-            from mooring.config.edit.toml import left_out
+_TWICE = re.compile(
+    r"Cannot (?:declare|overwrite|redefine) |(?:Duplicate inline table key|Cannot mutate .*) \(?'(.*?)'"
+)
 
-            path, rest = left_out(text, line - 1) if repeated is not None else ((), text)
-            RepeatedKey(path or [key], first, line).report(repeated if path else None)
-            return rest
+
+def _without_repeated(
+    text: str, message: str, repeated: list[RepeatedKey] | None, found: list[Statement]
+) -> str:
+    """Return the text without the repeated key that `tomllib` reported. `found` keeps its statements."""
+    words, _, _ = message.partition(" (at ")
+    place = re.search(r"at line (\d+), column (\d+)", message)
+    line, column = (int(place[1]), int(place[2])) if place else (len(text.rstrip().split("\n")), None)
+    if (twice := _TWICE.match(words)) is not None:
+        from mooring.config.edit.toml import left_out, statements
+
+        found += [] if found else statements(text)
+        with suppress(KeyError):
+            own, first, text = left_out(text, found, line - 1)
+            path = own.key
+            if first is None and twice[1]:  # both are in one inline table
+                path, first = (*path, twice[1]), own.start
+            if first is not None:
+                RepeatedKey(path, first + 1, own.start + 1).report(repeated)
+                return text
     remedy = "put texts in quotes and close every bracket"
     raise BadSyntaxError(f"is not valid TOML: {words}; {remedy}", line=line, column=column)
-
-
-def _first_mention(lines: list[str], again: int) -> tuple[str, int | None]:
-    """Return the key or table header on line `again`, and the earlier line with the same one."""
-
-    def said(line: str) -> str:
-        head = line.strip() if line.strip().startswith("[") else line.partition("=")[0]
-        return re.sub(r"[\s\"']", "", head.partition("#")[0]).strip("[]")
-
-    key, start = said(lines[again - 1]), 0
-    if not lines[again - 1].strip().startswith("["):
-        headers = (n for n, line in enumerate(lines[: again - 1]) if line.strip().startswith("["))
-        start = max(headers, default=0)  # a key can only clash within its own table
-    before = (n for n in range(start, again - 1) if said(lines[n]) == key)
-    first = next(before, None)
-    return key.rpartition(".")[2], None if first is None else first + 1
 
 
 _Parser = Callable[[str, list[RepeatedKey] | None], object]

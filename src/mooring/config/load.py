@@ -237,6 +237,10 @@ class _Merge:
             if name is None or field is None:
                 problem = Problem(field=field, message=f"{key.problem}; the first is used")
                 self.wrong(source, _warning(file, name, problem))
+            elif name not in shape.servers:  # such as an inline table of TOML, which is left out as a whole
+                self.wrong(
+                    source, _warning(file, name, Problem(field=field, message=f"{key.problem}; keep one"))
+                )
         for server, problem in shape.problems:
             self.wrong(source, _warning(file, server, problem))
         for note in shape.notes:

@@ -29,6 +29,8 @@ MIN_SWEEP = 10.0
 IN_USE = 10
 """Lists of a server in use are read this many times as often, but not before `LEAST_IN_USE`."""
 LEAST_IN_USE = 30.0
+MOST_DOUBLED = 20
+"""Failed listings after which the delay before a retry is not doubled any more."""
 SHORTEST = 1.0
 """Seconds: the shortest age that is reported, because a listing takes time."""
 ONE_STREAM = ("stdio", "sse")
@@ -66,6 +68,7 @@ class Freshness:
         self._was_subscribed = False
         self._listings = 0
         self._failures = 0
+        self._retrying = False
 
     @property
     def bound(self) -> float | None:
@@ -143,10 +146,13 @@ class Freshness:
     def failed(self) -> None:
         """Record a failed listing: it is retried after a short delay."""
         self._failures += 1
-        self._live.channel.spawn(self._retry)
+        if not self._retrying:
+            self._retrying = True
+            self._live.channel.spawn(self._retry)
 
     async def _retry(self) -> None:
-        await anyio.sleep(min(2.0**self._failures, self._sweep))
+        await anyio.sleep(min(2.0 ** min(self._failures, MOST_DOUBLED), self._sweep))
+        self._retrying = False
         self._mark_dirty()
 
     def _announces(self) -> bool:

@@ -348,8 +348,12 @@ class HttpEndpoint:
                 raise _broken(problem) from None
 
     def unbroken(self, since: float) -> bool:
-        """Whether a connection to the server has been open since this time."""
+        """Whether a connection to the server has been open since this time and still takes requests."""
         return self._pool.unbroken(self.url, since)
+
+    def standing(self, response: aiohttp.ClientResponse, *, proves: bool) -> None:
+        """Record that a response is a stream without an end. See `HttpPool.standing`."""
+        self._pool.standing(response, proves=proves)
 
     async def _answer(
         self, method: str, body: bytes | None, headers: Mapping[str, str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from time import perf_counter
 from typing import Any
 
@@ -28,6 +28,9 @@ from mooring.transport.message import (
 
 NOTICE_TIMEOUT = 10.0
 CLOSE_TIMEOUT = 2.0
+END_TIMEOUT, MOST_AT_END, MOST_ENDING = 1.0, 64 * 1024, 16
+"""Seconds and bytes for what follows the response on its stream, and such streams at once. Over these limits,
+the connection is closed."""
 RESUME_TRIES = 2
 RESUME_WAIT = 1.0
 MAX_WAIT = 30.0
@@ -68,6 +71,7 @@ class HttpTransport(Transport):
         self._modern = False
         self._protocol: str | None = None
         self._session_id: str | None = None
+        self._ending = 0
 
     def settle(self, protocol: str, *, modern: bool) -> None:
         # The era decides what cancels a request and what may be resumed.
@@ -167,14 +171,31 @@ class HttpTransport(Transport):
     ) -> tuple[Mapping[str, Any], int]:
         """Return the response to `key`, and its HTTP status."""
         try:
-            async with self._endpoint.open("POST", body, {**self._headers(body=True), **headers}) as response:
+            async with AsyncExitStack() as opened:
+                response = await opened.enter_async_context(
+                    self._endpoint.open("POST", body, {**self._headers(body=True), **headers})
+                )
                 if response.status >= 300:
                     raise await self._endpoint.refused(response, session=self._session_id is not None)
                 if opens and (session := response.headers.get(SESSION)):
                     self._session_id = session
-                return await self._answer_in(response, key), response.status
+                answer = await self._answer_in(response, key)
+                if self._tasks is not None and self._ending < MOST_ENDING and not response.content.at_eof():
+                    self._ending += 1
+                    self.spawn(self._finish, response, opened.pop_all())
+                return answer, response.status
         except _Cut as cut:
             return await self._resume(key, cut), 200
+
+    async def _finish(self, response: aiohttp.ClientResponse, opened: AsyncExitStack) -> None:
+        """Read the end of a stream, which follows its response: the connection can then be used again."""
+        try:
+            async with opened:
+                with suppress(TimeoutError, EOFError, aiohttp.ClientError, ConnectionError):
+                    async with asyncio.timeout(END_TIMEOUT):
+                        await response.content.readexactly(MOST_AT_END)
+        finally:
+            self._ending -= 1
 
     async def _answer_in(self, response: aiohttp.ClientResponse, key: RequestId) -> Mapping[str, Any]:
         kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -194,6 +215,8 @@ class HttpTransport(Transport):
     async def _answer_in_stream(self, response: aiohttp.ClientResponse, key: RequestId) -> Mapping[str, Any]:
         last_id, retry = None, None
         held = self.waiting[key].due == math.inf
+        if held:
+            self._endpoint.standing(response, proves=False)
         try:
             async for event in self._endpoint.events(response, self._charge_stream, unsolicited=held):
                 last_id, retry = event.id or last_id, event.retry or retry
@@ -273,6 +296,8 @@ class HttpTransport(Transport):
                         return  # such as 405: the server has no such stream
                     if response.status < 300:
                         wait = RESUME_WAIT
+                        # Another process does not know the session.
+                        self._endpoint.standing(response, proves=True)
                         if dropped and last_id is None:
                             self.on_gap()
                         async for event in self._endpoint.events(

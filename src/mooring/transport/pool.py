@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import ssl
 import urllib.request
 import zlib
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote, urlsplit
@@ -232,22 +233,66 @@ class TooLargeBody(Exception):
     """The decompressed body is larger than allowed."""
 
 
-_Opened = dict[tuple[str | None, int | None], list[tuple[float, asyncio.BaseTransport]]]
+RECENT = 1.0
+"""Seconds after a request on a connection in which it shows that its process accepts requests."""
 
 
-def _connector(opened: _Opened) -> aiohttp.TCPConnector:
-    """Return a connector that records its connections by host and port, each with the time of its start."""
+class _Opened:
+    """An open connection."""
+
+    def __init__(self, protocol: Any) -> None:
+        self.protocol = protocol
+        self.began = self.used = monotonic()
+        """When it was opened, and when a request was last sent on it."""
+
+    @property
+    def is_open(self) -> bool:
+        transport = self.protocol.transport
+        return transport is not None and not transport.is_closing()
+
+
+class _Connections:
+    """The open connections, by host and port."""
+
+    def __init__(self) -> None:
+        self._opened: dict[tuple[str | None, int | None], list[_Opened]] = {}
+
+    def opened(self, host: str | None, port: int | None, protocol: Any) -> None:
+        """Record a new connection."""
+        others = filter(lambda one: one.is_open, self._opened.get((host, port), ()))
+        self._opened[host, port] = [*others, _Opened(protocol)]
+
+    def used(self, host: str | None, port: int | None, protocol: Any, when: float) -> None:
+        """Record when a request was sent on a connection."""
+        for one in self._opened.get((host, port), ()):
+            if one.protocol is protocol:
+                one.used = when
+
+    def unbroken(self, host: str | None, port: int | None, since: float, busy: Collection[Any]) -> bool:
+        """Whether one of them has been open since this time and still takes requests.
+
+        A process that is being replaced finishes the requests under way (`busy`), and takes no others.
+        """
+        recent = monotonic() - RECENT
+        return any(
+            one.began <= since and one.is_open and (one.used > recent or one.protocol not in busy)
+            for one in self._opened.get((host, port), ())
+        )
+
+
+def _connector(connections: _Connections) -> aiohttp.TCPConnector:
+    """Return a connector that records its connections."""
     import aiohttp
 
     class Recording(aiohttp.TCPConnector):
+        async def connect(self, req: Any, traces: Any, timeout: Any) -> Any:
+            connection = await super().connect(req, traces, timeout)
+            connections.used(req.url.host, req.url.port, connection.protocol, monotonic())
+            return connection
+
         async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> Any:
             protocol = await super()._create_connection(req, traces, timeout)
-            open_now = [
-                one for one in opened.get((req.url.host, req.url.port), ()) if not one[1].is_closing()
-            ]
-            if protocol.transport is not None:
-                open_now.append((monotonic(), protocol.transport))
-            opened[req.url.host, req.url.port] = open_now
+            connections.opened(req.url.host, req.url.port, protocol)
             return protocol
 
     return Recording(limit=0, keepalive_timeout=KEEP_ALIVE)
@@ -258,7 +303,7 @@ class HttpPool:
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
-        self._opened: _Opened = {}
+        self._connections = _Connections()
         self.ways = HttpRoutes()
         self.grants: dict[str, MemoryStore] = {}
         """Tokens that are kept in memory only, by identity."""
@@ -273,7 +318,7 @@ class HttpPool:
             self._session = aiohttp.ClientSession(
                 # aiohttp keeps one TLS context for the whole process: all servers share it, except
                 # those with their own settings. A connection is reused only for the same settings.
-                connector=_connector(self._opened),
+                connector=_connector(self._connections),
                 timeout=aiohttp.ClientTimeout(total=None),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
@@ -283,18 +328,32 @@ class HttpPool:
         return self._session
 
     def unbroken(self, url: str, since: float) -> bool:
-        """Whether a connection to the host of `url` has been open since this time without a break."""
-        _, host, port = origin(url)
-        return any(
-            began <= since and not transport.is_closing()
-            for began, transport in self._opened.get((host, port), ())
-        )
+        """Whether a connection to the host of `url` is open since this time and still takes requests."""
+        if self._session is None:
+            return False
+        from yarl import URL
+
+        there = URL(url)  # aiohttp writes the host in its own way
+        # aiohttp does not say which connections are in use.
+        busy: Any = getattr(self._session.connector, "_acquired", ())
+        return self._connections.unbroken(there.host, there.port, since, busy)
+
+    def standing(self, response: aiohttp.ClientResponse, *, proves: bool) -> None:
+        """Record that a response is a stream without an end.
+
+        Args:
+            response: The response.
+            proves: Whether requests go to the process that sends the stream as long as it is open.
+        """
+        if response.connection is not None:
+            url, used = response.url, math.inf if proves else -math.inf
+            self._connections.used(url.host, url.port, response.connection.protocol, used)
 
     async def close(self) -> None:
         if self._session is not None:
             await self._session.close()
             self._session = None
-        self._opened.clear()
+        self._connections = _Connections()
 
 
 def origin(url: str) -> tuple[str, str, int]:

@@ -39,11 +39,11 @@ def _below(text: str, node: Node, path: KeyPath) -> Iterator[tuple[KeyPath, int]
 
 
 def _toml(text: str) -> Iterator[tuple[KeyPath, int]]:
-    from mooring.config.edit.toml import tables_in
+    from mooring.config.edit.toml import lines_of, tables_in
 
     heads = {table.start: table for table in tables_in(text)}
     home: KeyPath = ()
-    for number, line in enumerate(text.splitlines()):
+    for number, line in enumerate(lines_of(text)):
         if number in heads:
             home = heads[number].key
             yield home, number + 1

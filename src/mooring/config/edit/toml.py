@@ -13,7 +13,7 @@ from tomlkit.items import InlineTable
 
 from mooring.config.edit.text import KeyPath, is_mapping, wrapped
 
-__all__ = ["drop", "left_out", "put"]
+__all__ = ["Statement", "drop", "left_out", "put", "statements"]
 
 # Multi-line strings may contain anything, so they are skipped as a whole.
 _TOKEN = re.compile(
@@ -43,7 +43,7 @@ def put(text: str, path: KeyPath, value: object) -> str:
     if not is_mapping(value) or (not own and _stands_inline(text, path)):
         return _put_inline(text, path, value)
     block = tomlkit.dumps({str(path[0]): wrapped(value, path[1:])})
-    lines = text.splitlines(keepends=True)
+    lines = lines_of(text)
     if own:
         kept = _cut(lines, own[1:])
         return "".join([*kept[: own[0].start], block, *kept[own[0].end :]])
@@ -54,10 +54,15 @@ def put(text: str, path: KeyPath, value: object) -> str:
     return f"{before}{joint}{block}{''.join(lines[end:])}"
 
 
+def lines_of(text: str) -> list[str]:
+    """Return the lines with their ends, as TOML counts them: texts may hold other separators."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
 def _appended(text: str, table: _Table, key: str | int, value: object) -> str:
     """Return `text` with one more line at the end of a table. `tomlkit` would add it after the comments that
     belong to the next table."""
-    lines = text.splitlines(keepends=True)
+    lines = lines_of(text)
     before = "".join(lines[: table.end])
     joint = "" if before.endswith("\n") else "\n"
     return f"{before}{joint}{tomlkit.dumps({str(key): value})}{''.join(lines[table.end :])}"
@@ -76,7 +81,7 @@ def drop(text: str, path: KeyPath) -> str:
     """Return `text` without the value at `path`. Raises KeyError when there is none."""
     own = [table for table in tables_in(text) if table.key[: len(path)] == path]
     if own:
-        rest = "".join(_cut(text.splitlines(keepends=True), own))
+        rest = "".join(_cut(lines_of(text), own))
         # An empty file would look like an accident.
         return rest if rest.strip() else tomlkit.dumps({str(path[0]): wrapped({}, path[1:-1])})
     document: Any = tomlkit.parse(text)
@@ -87,28 +92,90 @@ def drop(text: str, path: KeyPath) -> str:
     return tomlkit.dumps(document)
 
 
-def left_out(text: str, at: int) -> tuple[KeyPath, str]:
-    """Return the path of the table or key at line `at`, from 0, and the text without it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A table header, or a key with its value, with its lines from 0."""
 
-    Every other line keeps its number. The path is empty for a value of several lines and in an array of
-    tables.
-    """
-    lines, headers = text.splitlines(keepends=True), list(_headers(text))
-    start, header = next((found for found in reversed(headers) if found[0] <= at), (-1, ""))
-    if header.startswith("[["):
-        return (), text
-    path, end = _key(header), at + 1
-    if start == at:
-        others = (line for line, other in headers if line > at and _key(other)[: len(path)] != path)
-        end = next(others, len(lines))
-    else:
+    start: int
+    end: int
+    key: KeyPath
+    """From the top of the document, with positions in arrays of tables."""
+    is_table: bool
+
+
+def statements(text: str) -> list[Statement]:
+    """Return the statements of a document that may be wrong, in order."""
+    found: list[Statement] = []
+    home: KeyPath = ()
+    arrays: dict[KeyPath, int] = {}
+    for start, end, line in _logical_lines(text):
+        header = _HEADER.match(line)
+        key = None if header else _BEFORE_VALUE.match(line)
         try:
-            tomllib.loads(lines[at])
+            path = _key(header[1]) if header else _key(f"[{key[1]}]") if key else ()
         except tomllib.TOMLDecodeError:
-            return (), text
-        key = _BEFORE_VALUE.match(lines[at])
-        path = (*path, *_key(f"[{key[1]}]")) if key else ()
-    return path, "".join([*lines[:at], "\n" * (end - at), *lines[end:]])
+            continue
+        if header and header[1].startswith("[["):
+            arrays[path] = arrays.get(path, -1) + 1
+            home = (*path, arrays[path])
+        elif header:
+            array = max((one for one in arrays if path[: len(one)] == one), key=len, default=None)
+            home = path = path if array is None else (*array, arrays[array], *path[len(array) :])
+        elif path:
+            path = (*home, *path)
+        if path:
+            found.append(Statement(start=start, end=end, key=path, is_table=header is not None))
+    return found
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield the lines of a document, where a value of several lines is one: first and last number, text."""
+    depth, number, first, start = 0, 0, 0, 0
+    for token in _TOKEN.finditer(f"{text}\n"):
+        if token[0] in "[{":
+            depth += 1
+        elif token[0] in "]}":
+            depth -= 1
+        elif token[0] != "\n":
+            number += token[0].count("\n")
+        else:
+            number += 1
+            if depth <= 0:
+                yield first, number, text[start : token.start()]
+                depth, first, start = 0, number, token.end()
+
+
+def left_out(text: str, found: list[Statement], at: int) -> tuple[Statement, int | None, str]:
+    """Leave out the statement at line `at`, which clashes with an earlier one, also from `found`.
+
+    Returns:
+        The statement, the line of the earlier one (None if there is none), and the text, in which every other
+        line keeps its number.
+
+    Raises:
+        KeyError: there is no statement at this line.
+    """
+    index = next((n for n, one in enumerate(found) if one.start <= at < one.end), None)
+    if index is None:
+        raise KeyError(at)
+    own, last = found[index], index + 1
+    depth = len(own.key)
+    if own.is_table:  # with its keys and tables; a second [servers] without those of single servers
+        others = (
+            n for n in range(last, len(found)) if found[n].key[:depth] != own.key or _alone(own, found[n])
+        )
+        last = next(others, len(found))
+    same = (one for one in found[:index] if one.key == own.key)
+    inner = (one for one in found[:index] if one.key[:depth] == own.key)
+    outer = (one for one in found[:index] if not one.is_table and own.key[: len(one.key)] == one.key)
+    first = next((one.start for one in (*same, *inner, *outer)), None)
+    lines, end = text.split("\n"), found[last - 1].end
+    del found[index:last]
+    return own, first, "\n".join([*lines[: own.start], *[""] * (end - own.start), *lines[end:]])
+
+
+def _alone(own: Statement, other: Statement) -> bool:
+    return len(own.key) == 1 and other.is_table and len(other.key) > 1
 
 
 def _cut(lines: list[str], tables: list[_Table]) -> list[str]:
@@ -123,7 +190,7 @@ def _cut(lines: list[str], tables: list[_Table]) -> list[str]:
 
 def tables_in(text: str) -> list[_Table]:
     """Return the tables in order, without arrays of tables."""
-    lines = text.splitlines(keepends=True)
+    lines = lines_of(text)
     headers = list(_headers(text))
     ends = [*(line for line, _ in headers), len(lines)][1:]
     tables: list[_Table] = []
@@ -137,19 +204,9 @@ def tables_in(text: str) -> list[_Table]:
 
 def _headers(text: str) -> Iterator[tuple[int, str]]:
     """Yield the number and the header of each line that begins a table."""
-    depth, number, start = 0, 0, 0
-    for token in _TOKEN.finditer(f"{text}\n"):
-        if token[0] == "\n":
-            line = text[start : token.start()]
-            if depth == 0 and (found := _HEADER.match(line)):
-                yield number, found[1]
-            number, start = number + 1, token.end()
-        elif token[0] in "[{":
-            depth += 1
-        elif token[0] in "]}":
-            depth -= 1
-        else:
-            number += token[0].count("\n")
+    for number, _, line in _logical_lines(text):
+        if (found := _HEADER.match(line)) is not None:
+            yield number, found[1]
 
 
 def _key(header: str) -> KeyPath:
