@@ -104,6 +104,14 @@ def test_only_the_newest_thousand_are_remembered() -> None:
     assert redact("secret-number-1199 of many") == "*** of many"
 
 
+def test_renewed_tokens_do_not_displace_configured_secrets() -> None:
+    redact = Redactor([SECRET])
+    for n in range(1_200):
+        redact.learn_tokens([f"token-number-{n}"])
+    assert repr(redact) == "Redactor(1001 secrets)"
+    assert redact(f"{SECRET} token-number-1199") == "*** ***"
+
+
 @pytest.mark.parametrize(
     "name",
     [
