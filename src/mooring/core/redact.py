@@ -72,7 +72,7 @@ _MOST_PIECES = 64
 _LINE = 16
 
 _SECRET_NAME = (
-    r"token|secret|passw|passphrase|\bpwd\b|credential|authorization|cookie|bearer|signature|\bjwt\b|\bdsn\b"
+    r"token|secret|passw|passphrase|\b(?:pass|pw|pwd|creds?)\d*\b|credential|authorization|cookie|bearer|signature|\bjwt\b|\bdsn\b"
     r"|\bauth\b|\bpat\b|\bsig\b|(?:api|access|private|secret|signing|encryption|session|master|account)key"
     r"|\bkey\b|\b(?:otp|totp|pin|pincode|passcode|cvv|cvc)\b|connectionstring"
 )
