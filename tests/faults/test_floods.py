@@ -109,6 +109,7 @@ async def test_a_child_that_floods_its_output_is_cut_off_and_left_alone_for_a_wh
         ("sse", "event"),
         ("sse", "notice"),
         ("sse", "foreign"),
+        ("sse", "request"),
         ("sse", "crumbs"),
     ],
 )
