@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from mooring import AuthNeeded
+from mooring import AuthNeeded, Host, Secret
 from mooring.auth.flow import discover
 from mooring.auth.guarded_http import GuardedHttp, UnreachableError
 from mooring.auth.metadata import Challenge
@@ -228,6 +228,34 @@ async def test_a_secret_is_sent_to_the_issuer_it_belongs_to_and_to_no_other(host
                 assert status.state == "needs-auth"
                 assert "issuer" in (status.error or "")
         assert evil.count("/token") == 0
+
+
+@pytest.mark.parametrize("where", ["redirect", "issuer", "scope"])
+async def test_the_documents_of_a_login_repeat_no_secret_of_the_server(where: str) -> None:
+    secret = "planted-header-4711"
+    async with AuthLab() as lab:
+        if where == "redirect":
+            lab.redirects[PROTECTED] = f"https://{secret}.example/"
+        elif where == "issuer":
+            lab.metadata["issuer"] = f"https://{secret}.example"
+        else:
+            lab.needs["echo"] = secret
+        host = Host([lab.config(headers={"X-Key": Secret(secret)})])
+        events = host.events()
+        async with host:
+            await host.ready()
+            if where == "scope":
+                await log_in(host)
+                said = (await host.call("mcp_web_echo", {"text": "x"})).text
+            else:
+                said = (await host.call("mcp_web_authenticate", {})).text
+                with pytest.raises(AuthNeeded, match=r"\*\*\*"):
+                    await host.login("web")
+            status = repr(host.status())
+        told = [repr(event) async for event in events]
+    assert "***" in said
+    assert any("LoginNeeded" in text and "***" in text for text in told)
+    assert secret not in f"{said} {status} {told}"
 
 
 async def test_a_huge_or_endless_document_is_no_document(hosting: Any) -> None:

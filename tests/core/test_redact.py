@@ -104,6 +104,14 @@ def test_only_the_newest_thousand_are_remembered() -> None:
     assert redact("secret-number-1199 of many") == "*** of many"
 
 
+def test_renewed_tokens_do_not_displace_configured_secrets() -> None:
+    redact = Redactor([SECRET])
+    for n in range(1_200):
+        redact.learn_tokens([f"token-number-{n}"])
+    assert repr(redact) == "Redactor(1001 secrets)"
+    assert redact(f"{SECRET} token-number-1199") == "*** ***"
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -119,6 +127,7 @@ def test_only_the_newest_thousand_are_remembered() -> None:
         ),
         *("DB_PASSWORD", "passwd", "client_secret", "clientSecret", "AWS_SECRET_ACCESS_KEY", "PRIVATE_KEY"),
         *("--token", "--api-key", "KEY", "SENTRY_DSN", "GH_PAT", "Proxy-Authorization", "sig"),
+        *("DB_PASS", "smtpPass", "--pass", "pw", "root_pw", "pwd1", "AWS_CREDS", "cred"),
         *("otp", "PIN", "card_pin", "passcode", "cvv", "AZURE_CONNECTION_STRING", "connectionString"),
     ],
 )
@@ -127,7 +136,21 @@ def test_names_that_mean_a_secret_are_known(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["PATH", "HOME", "PORT", "LOG_LEVEL", "keyboard", "monkey", "PATTERN", "opinion", "ping"]
+    "name",
+    [
+        "PATH",
+        "HOME",
+        "PORT",
+        "LOG_LEVEL",
+        "keyboard",
+        "monkey",
+        "PATTERN",
+        "opinion",
+        "ping",
+        "bypass",
+        "compass",
+        "passed",
+    ],
 )
 def test_names_that_mean_none_are_left_alone(name: str) -> None:
     assert not is_secret_name(name)

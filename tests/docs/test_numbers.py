@@ -15,7 +15,7 @@ from mooring.core.breaker import Restarts
 from mooring.gateway import era_bridge, http_server
 from mooring.results import output_schema, store
 from mooring.servers import connection, freshness, start_queue
-from mooring.transport import base, limits
+from mooring.transport import limits
 
 ROOT = Path(__file__).parents[2]
 MIB = 2**20
@@ -56,7 +56,7 @@ CLAIMS = [
     ("docs/production.md", f"| no limit, {server.max_queue} |"),
     ("docs/resources.md", f"cached for {host.resource_cache.ttl:g} seconds"),
     ("docs/resources.md", f"(at most {'an hour' if resources.MAX_CACHED_TIME == 3600 else '?'})"),
-    ("docs/resources.md", f"after {base.UNRELATED_TIMEOUT:g} s if there is none"),
+    ("docs/resources.md", f"after {limits.UNRELATED_TIMEOUT:g} s if there is none"),
     ("docs/results.md", f"more than {host.result_budget:,} estimated tokens"),
     ("docs/results.md", f"values below {models.SMALLEST_BUDGET} are refused"),
     (

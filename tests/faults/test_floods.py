@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +17,9 @@ import pytest
 from aiohttp import web
 
 from mooring import Host, ServerConfig, ServerLost
+from mooring.transport import base
 from mooring.transport.base import MAX_INBOUND
-from mooring.transport.limits import MESSAGES, FloodLimit
+from mooring.transport.limits import MESSAGES, STARTS, FloodLimit
 from tests.lab.http import HttpLab
 from tests.lab.stdio import cue, lab_server
 from tests.lab.wait import until
@@ -78,7 +80,7 @@ async def _until_cut_off(host: Host) -> str:
 
 
 @pytest.mark.parametrize(
-    "flood", ["blank", "garbage", "brace", "notice-line", "changed-line", "foreign-line"]
+    "flood", ["blank", "garbage", "brace", "notice-line", "changed-line", "foreign-line", "request-line"]
 )
 async def test_a_child_that_floods_its_output_is_cut_off_and_left_alone_for_a_while(
     flood: str, hosting: Any
@@ -101,11 +103,13 @@ async def test_a_child_that_floods_its_output_is_cut_off_and_left_alone_for_a_wh
         ("post", "ids"),
         ("post", "notice"),
         ("post", "foreign"),
+        ("post", "request"),
         ("post", "crumbs"),
         ("sse", "blank"),
         ("sse", "event"),
         ("sse", "notice"),
         ("sse", "foreign"),
+        ("sse", "request"),
         ("sse", "crumbs"),
     ],
 )
@@ -203,6 +207,37 @@ async def test_responses_that_a_server_does_not_accept_are_limited_in_number(hos
             assert 0 < lab.methods().count("answer") <= MAX_INBOUND
             assert not (await host.call("mcp_web_echo", {"text": "x"}, timeout=20)).is_error
             released.set()
+
+
+def _pings(count: int) -> bytes:
+    return b"".join(b'{"jsonrpc":"2.0","id":"p%d","method":"ping"}\n' % number for number in range(count))
+
+
+async def test_requests_of_a_server_are_answered_a_few_at_a_time_between_other_tasks(hosting: Any) -> None:
+    answered: list[int] = []
+    turns = 0
+
+    def count(seen: base.Passing) -> None:
+        if seen.way == "sent" and isinstance(seen.said, dict) and "result" in seen.said:
+            answered.append(turns)
+
+    async with hosting(lab_server(tools=["say", "echo"])) as host:
+        call = asyncio.create_task(host.call("mcp_lab_say", cue(_pings(1_000)), timeout=30))
+        base.taps.append(count)
+        try:
+            while len(answered) < 1_000:  # none is dropped
+                await asyncio.sleep(0)
+                turns += 1
+        finally:
+            base.taps.remove(count)
+        assert (await call).text == "said"
+        assert max(Counter(answered).values()) <= 2 * STARTS
+
+
+async def test_a_server_that_sends_thousands_of_requests_is_cut_off(hosting: Any) -> None:
+    async with hosting(lab_server(tools=["say", "echo"])) as host:
+        result = await host.call("mcp_lab_say", cue(_pings(20_000)), timeout=30)
+        assert "floods" in result.text
 
 
 async def test_a_burst_of_thousands_of_notices_is_no_flood(hosting: Any) -> None:

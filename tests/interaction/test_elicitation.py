@@ -233,7 +233,7 @@ async def test_a_question_of_an_abandoned_call_blocks_no_other(place: str, end: 
 async def test_a_question_without_a_call_is_cancelled_after_a_limit(
     tmp_path: Path, hosting: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mooring.transport.base.UNRELATED_TIMEOUT", 0.2)
+    monkeypatch.setattr("mooring.transport.limits.UNRELATED_TIMEOUT", 0.2)
     answer, server = tmp_path / "answer", tmp_path / "server.py"
     server.write_text(f"""
 import json, sys

@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 MESSAGE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}'
 CHANGED = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+REQUEST = '{"jsonrpc":"2.0","id":"%08d","method":"ping"}'
 ANSWER = '{"jsonrpc":"2.0","id":987654321,"result":{}}'
 FLOODS = {
     "data": "data:\n",
@@ -35,6 +36,8 @@ FLOODS = {
     "notice-line": MESSAGE + "\n",
     "changed-line": CHANGED + "\n",
     "foreign-line": ANSWER + "\n",
+    "request": "".join(f"data: {REQUEST % number}\n\n" for number in range(1_000)),
+    "request-line": "".join(REQUEST % number + "\n" for number in range(1_000)),
     "stderr": "x" * 79 + "\n",
     "stderr-blank": "\n",
 }
@@ -137,7 +140,7 @@ class Handler(BaseHTTPRequestHandler):
             elif "id" in message:
                 old_stream.write(framed(b"data: " + reply(message) + b"\n\n"))
             return
-        if "id" not in message:
+        if "id" not in message or "method" not in message:
             self._head("text/plain", 0)
         elif asks_for_flood(message) and where in ("post", "body"):
             self._head("text/event-stream" if where == "post" else "application/json")
@@ -163,7 +166,7 @@ def serve_stdio():
         if asks_for_flood(message):
             pour_into = lambda data: os.write(descriptor, data)  # noqa: E731
             threading.Thread(target=pour, args=(pour_into,), daemon=True).start()
-        elif "id" in message:
+        elif "id" in message and "method" in message:
             os.write(1, reply(message) + b"\n")
 
 

@@ -22,6 +22,7 @@ from mooring.auth.token_store import (
 from mooring.config.models import ServerConfig, Target
 from mooring.config.network import AuthConfig, ExchangeSettings
 from mooring.core.addresses import RefusedAddressError
+from mooring.core.redact import Redactor
 from mooring.errors import AuthNeeded, ConfigError, ConnectError
 from mooring.transport.message import WireError
 from mooring.transport.pool import HttpRoute
@@ -66,6 +67,7 @@ class Credentials:
         way: HttpRoute,
         *,
         on_wanted: Callable[[str], None],
+        redact: Redactor,
         principal: str | None = None,
         stores: dict[str, MemoryStore] | None = None,
         fresh: Callable[[], Awaitable[Target]] | None = None,
@@ -75,6 +77,8 @@ class Credentials:
         self.url = url
         self.auth = auth
         self.way = way
+        self.redact = redact
+        """For the texts of authorization servers: they can repeat what a request contained."""
         self.principal = principal
         """Principal of the login; None for the user who runs the host."""
         self.hopeless = False
@@ -207,7 +211,7 @@ class Credentials:
         if self.auth.unattended:
             return await self._renew(slot, slot.grant.tokens.access if slot.grant else None)
         scopes = ", ".join(map(repr, challenge.scopes))
-        self.wanted = f"it requires more rights than the login has: {scopes} (HTTP 403)"
+        self.wanted = self.redact(f"it requires more rights than the login has: {scopes} (HTTP 403)")
         self._on_wanted(self.wanted)
         return False
 
@@ -402,7 +406,7 @@ class Credentials:
         said, self.wanted = self.wanted, None
         if self.auth.unattended:
             self.hopeless = True
-            why = problem if said in (None, problem) else f"{problem}; {said}"
+            why = self.redact(problem if said in (None, problem) else f"{problem}; {said}")
             return AuthNeeded(f"{self.server!r}: {why}", server=self.server, login=False)
         whose = "" if self.principal is None else f" --principal {shlex.quote(self.principal)}"
         how = f"log in: `mooring login {self.server}{whose}`"
@@ -421,7 +425,7 @@ class Credentials:
             self.wanted = problem
         self.hopeless = self.wanted is None
         middle = f" ({said})" if said and said != problem and self.wanted else ""
-        text = f"{self.server!r}: {problem}{middle}; {how}"
+        text = self.redact(f"{self.server!r}: {problem}{middle}; {how}")
         return AuthNeeded(text, server=self.server, login=not self.hopeless)
 
     async def begin(self, redirect_uri: str | None = None) -> Login:
@@ -477,6 +481,7 @@ def access_for(
     way: HttpRoute,
     old: Credentials | None,
     on_wanted: Callable[[str], None],
+    redact: Redactor,
     principal: str | None = None,
     stores: dict[str, MemoryStore] | None = None,
     fresh: Callable[[], Awaitable[Target]] | None = None,
@@ -499,6 +504,7 @@ def access_for(
         auth,
         way,
         on_wanted=on_wanted,
+        redact=redact,
         principal=whose,
         stores=stores,
         fresh=fresh,

@@ -252,7 +252,8 @@ class Login:
         self._closing = asyncio.get_running_loop().create_task(self._callback.close())
 
     def _needed(self, problem: str) -> AuthNeeded:
-        return AuthNeeded(f"{self.server!r} is not logged in: {problem}", server=self.server)
+        text = self._access.redact(f"{self.server!r} is not logged in: {problem}")
+        return AuthNeeded(text, server=self.server)
 
 
 async def begin(access: Credentials, redirect_uri: str | None = None) -> Login:
@@ -282,7 +283,7 @@ async def begin(access: Credentials, redirect_uri: str | None = None) -> Login:
     except BaseException as problem:
         await callback.close()
         if isinstance(problem, RefusedAddressError | UnreachableError | WireError):
-            text = f"{access.server!r} cannot be logged in to: {problem}"
+            text = access.redact(f"{access.server!r} cannot be logged in to: {problem}")
             raise_alone(AuthNeeded(text, server=access.server))
         raise
 

@@ -65,14 +65,14 @@ LEAST = 6
 """Least length of a value that is redacted. Redacting values such as `1` or `true` would make messages
 unreadable."""
 _KEPT = 1_000
-"""Most secrets that are remembered; the oldest are dropped, because tokens are renewed."""
+"""Most secrets, and most tokens, that are remembered; the oldest are dropped."""
 _LONGEST = 1_024
 _PIECE = 256
 _MOST_PIECES = 64
 _LINE = 16
 
 _SECRET_NAME = (
-    r"token|secret|passw|passphrase|\bpwd\b|credential|authorization|cookie|bearer|signature|\bjwt\b|\bdsn\b"
+    r"token|secret|passw|passphrase|\b(?:pass|pw|pwd|creds?)\d*\b|credential|authorization|cookie|bearer|signature|\bjwt\b|\bdsn\b"
     r"|\bauth\b|\bpat\b|\bsig\b|(?:api|access|private|secret|signing|encryption|session|master|account)key"
     r"|\bkey\b|\b(?:otp|totp|pin|pincode|passcode|cvv|cvc)\b|connectionstring"
 )
@@ -84,36 +84,46 @@ _USERINFO = r"://[^/\s:@]*:([^/\s@]+)@"
 class Redactor:
     """Replaces known secrets by `***`."""
 
-    __slots__ = ("__weakref__", "_pattern", "_secrets")
+    __slots__ = ("__weakref__", "_pattern", "_secrets", "_tokens")
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._secrets: dict[str, None] = {}
+        self._tokens: dict[str, None] = {}
         self._pattern: re.Pattern[str] | None = None
         self.learn(secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """Add values to redact. Values of fewer than six characters are ignored."""
-        new = [secret for secret in secrets if len(secret.strip()) >= LEAST and secret not in self._secrets]
+        """Add configured values to redact. Values of fewer than six characters are ignored."""
+        self._add(self._secrets, secrets)
+
+    def learn_tokens(self, tokens: Iterable[str]) -> None:
+        """Add tokens to redact. They are renewed, and do not displace configured values."""
+        self._add(self._tokens, tokens)
+
+    def _add(self, known: dict[str, None], values: Iterable[str]) -> None:
+        new = [value for value in values if len(value.strip()) >= LEAST and value not in known]
         if not new:
             return
-        self._secrets |= dict.fromkeys(new)
-        for old in list(self._secrets)[:-_KEPT]:
-            del self._secrets[old]
+        known |= dict.fromkeys(new)
+        for old in list(known)[:-_KEPT]:
+            del known[old]
         self._pattern = None  # servers start together: build one expression for all of them
 
     def __call__(self, text: str) -> str:
         """Return the text without secrets."""
-        if not self._secrets:
+        if not self:
             return text
         pattern = self._pattern
         if pattern is None:
-            pattern = _pattern({form for secret in list(self._secrets) for form in _forms(secret)})
+            pattern = _pattern(
+                {form for secret in [*self._secrets, *self._tokens] for form in _forms(secret)}
+            )
             self._pattern = pattern
         return pattern.sub(MASK, text)
 
     def within(self, value: Any) -> Any:
         """Return a JSON value without secrets in its texts; the same object if nothing changed."""
-        if not self._secrets:
+        if not self:
             return value
         try:
             return self._within(value)
@@ -131,10 +141,10 @@ class Redactor:
         return value
 
     def __bool__(self) -> bool:
-        return bool(self._secrets)
+        return bool(self._secrets or self._tokens)
 
     def __repr__(self) -> str:
-        return f"Redactor({len(self._secrets)} secrets)"
+        return f"Redactor({len(self._secrets) + len(self._tokens)} secrets)"
 
 
 def is_secret_name(name: str) -> bool:

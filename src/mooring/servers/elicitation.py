@@ -46,6 +46,8 @@ class ElicitationHandler:
         self._bridge = bridge
         self._turn = asyncio.Lock()
         self._waiting: dict[str, int] = {}
+        self._overfull: set[str] = set()
+        """Servers for which a cancelled elicitation was logged as a warning."""
 
     @property
     def capabilities(self) -> dict[str, Any]:
@@ -117,9 +119,11 @@ class ElicitationHandler:
     async def _in_turn(self, ask: OnElicit, asked: Elicitation) -> Answer:
         waiting = self._waiting.get(asked.server, 0)
         if waiting >= MAX_WAITING:
-            log.warning(
+            tell = log.debug if asked.server in self._overfull else log.warning
+            tell(
                 "elicitation cancelled: server=%s waiting=%d (at most %d)", asked.server, waiting, MAX_WAITING
             )
+            self._overfull.add(asked.server)
             return asked.cancel()
         self._waiting[asked.server] = waiting + 1
         try:

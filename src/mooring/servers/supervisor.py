@@ -162,6 +162,7 @@ class Supervisor(StateReporter):
                 way,
                 self.access,
                 self._note_auth,
+                self.redact,
                 self.principal,
                 self._pool.grants,
                 partial(self._resolve, self.config),
@@ -300,7 +301,7 @@ class Supervisor(StateReporter):
                 fault = leaf(group)
                 problem = explain(fault, self.config, self._last_output, self.redact)
                 if isinstance(problem, AuthNeeded) and self.access is not None:
-                    problem = await self.access.explain(self.redact(str(fault)))
+                    problem = await self.access.explain(str(fault))
                 self._give_up(problem)
             return
         finally:

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Any, Literal, NamedTuple, cast
 
 import anyio
 import anyio.abc
+import anyio.lowlevel
 
 from mooring.config.logs import logger
 from mooring.errors import Outcome
 from mooring.transport.forwarding import ForwardedRequest
-from mooring.transport.limits import BYTES, MESSAGES, DeadlineTimer, FloodLimit, Pending, Progress, cost
+from mooring.transport.limits import (
+    BYTES,
+    MESSAGES,
+    REQUEST,
+    STARTS,
+    DeadlineTimer,
+    FloodLimit,
+    Pending,
+    Progress,
+    ServerRequest,
+    cost,
+)
 from mooring.transport.message import (
-    INTERNAL_ERROR,
     REQUEST_TIMEOUT,
     RequestId,
     WireError,
+    abandoned_response,
     answer_id,
+    as_error,
     closed,
     encode,
     not_offered,
@@ -82,8 +97,6 @@ def passing(server: str, way: Way, said: Mapping[str, Any] | str) -> None:
 log = logger("mooring.net")
 
 
-UNRELATED_TIMEOUT = 300.0
-"""Time limit in seconds for answering a server's request while the server has no request from us."""
 MAX_INBOUND = 256
 """Requests of one server that are handled at once; further ones are dropped."""
 
@@ -93,6 +106,8 @@ class Transport:
 
     kind: str = ""
     """`stdio`, `http` or `sse`: for status and messages."""
+    request_cost = REQUEST
+    """Cost of a request of the server, in messages."""
 
     def __init__(self, server: str, max_message: int = 0) -> None:
         self.server = server
@@ -126,7 +141,8 @@ class Transport:
         self._gone = anyio.Event()
         self._bound: set[anyio.CancelScope] = set()
         self._tasks: anyio.abc.TaskGroup | None = None
-        self._working: dict[RequestId, _ServerRequest] = {}
+        self._working: dict[RequestId, ServerRequest] = {}
+        self._unstarted: deque[tuple[RequestId, str, object]] = deque()
         self._inbound = 0
         """Requests of the server that are being handled, or whose response is being sent."""
 
@@ -305,6 +321,11 @@ class Transport:
         else:
             self._take_notice(method, cast("dict[str, Any]", params or {}))
 
+    @property
+    def full(self) -> bool:
+        """Whether the requests of the server that were read take a whole turn of the event loop to start."""
+        return len(self._unstarted) >= STARTS and self.closed_reason is None
+
     def charge(self, size: int, messages: float = 1.0) -> None:
         """Count an unsolicited message; close the transport when the server floods."""
         if not self._allowance.take(messages, size):
@@ -361,9 +382,22 @@ class Transport:
         if request_id is None or request_id in self._working or self._inbound >= MAX_INBOUND:
             self.dropped += 1
             return
+        self.charge(0, self.request_cost)
         self._inbound += 1
-        self._working[request_id] = _ServerRequest(causes)
-        self.spawn(self._work, request_id, method, params)
+        self._working[request_id] = ServerRequest(causes)
+        self._unstarted.append((request_id, method, params))
+        if len(self._unstarted) == 1:
+            self.spawn(self._start_requests)
+
+    async def _start_requests(self) -> None:
+        """Start a few requests of the server per turn of the event loop, between other tasks."""
+        while self._unstarted:
+            started = list(islice(self._unstarted, STARTS))
+            for request in started:
+                self.spawn(self._work, *request)
+            await anyio.lowlevel.checkpoint()
+            for _ in started:
+                self._unstarted.popleft()
 
     async def _work(self, request_id: RequestId, method: str, params: Any) -> None:
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request_id}
@@ -372,10 +406,10 @@ class Transport:
             try:
                 answer["result"] = await self._answer(method, params)
             except Exception as error:
-                answer["error"] = _as_error(error)
+                answer["error"] = as_error(error)
         self._working.pop(request_id, None)
         if request.scope.cancelled_caught:
-            answer |= _abandoned_response(method)
+            answer |= abandoned_response(method)
         if not (request.scope.cancelled_caught and request.withdrawn):
             with suppress(WireError):
                 await self.reply(answer)
@@ -386,41 +420,6 @@ class Transport:
             return {}
         with self.paused_deadlines():
             return await self.on_ask(method, cast("dict[str, Any]", params or {}))
-
-
-class _ServerRequest:
-    """A request of the server that is being answered."""
-
-    __slots__ = ("abandoned", "causes", "scope", "withdrawn")
-
-    def __init__(self, causes: set[RequestId]) -> None:
-        self.scope = anyio.CancelScope()
-        self.causes = causes
-        """Our pending requests that it may belong to."""
-        if not causes:
-            self.limit()
-        self.abandoned = False
-        """Whether one of them was cancelled or timed out."""
-        self.withdrawn = False
-        """Whether the server cancelled the request."""
-
-    def limit(self) -> None:
-        """Limit the time for an answer: no timeout of a request of ours ends this one."""
-        self.scope.deadline = anyio.current_time() + UNRELATED_TIMEOUT
-
-
-def _abandoned_response(method: str) -> dict[str, Any]:
-    """Return the error response to a request whose cause was abandoned, or that took too long."""
-    if method == "elicitation/create":
-        return {"result": {"action": "cancel"}}
-    return {"error": {"code": INTERNAL_ERROR, "message": "it was not answered in time"}}
-
-
-def _as_error(error: Exception) -> dict[str, Any]:
-    code = getattr(error, "code", INTERNAL_ERROR)
-    # Only a `WireError` shows its text: other exceptions may contain data that the server must not see.
-    text = str(error) if hasattr(error, "code") else "the client failed to answer"
-    return {"code": code if isinstance(code, int) else INTERNAL_ERROR, "message": text}
 
 
 async def _contained(notify: Progress, progress: float, total: float | None, message: str | None) -> None:

@@ -377,7 +377,7 @@ class HttpEndpoint:
         sent = {"Accept-Encoding": "gzip, deflate", **self._headers, **headers}
         if token is not None and self._access is not None:
             sent["Authorization"] = f"Bearer {token}"
-            self._redact.learn(self._access.secrets())
+            self._redact.learn_tokens(self._access.secrets())
         if self._sign is not None:
             sent |= self._sign(method)
         url = self.url

@@ -11,11 +11,12 @@ from typing import Any
 
 import aiohttp
 import anyio
+import anyio.lowlevel
 
 from mooring.transport import base
 from mooring.transport.base import DuplexTransport, Transport, Waiter, log
 from mooring.transport.endpoint import HttpEndpoint, content_fault, message_in
-from mooring.transport.limits import Pending, Progress, cost
+from mooring.transport.limits import REQUEST_BY_POST, Pending, Progress, cost
 from mooring.transport.message import (
     CONNECTION_CLOSED,
     REQUEST_TIMEOUT,
@@ -64,6 +65,7 @@ class HttpTransport(Transport):
     """POSTs to one endpoint. In the handshake era also a session, a stream of its own, and resumption."""
 
     kind = "http"
+    request_cost = REQUEST_BY_POST
 
     def __init__(self, server: str, endpoint: HttpEndpoint) -> None:
         super().__init__(server, endpoint.max_message)
@@ -226,6 +228,8 @@ class HttpTransport(Transport):
                     base.passing(self.server, "received", message)
                     return message
                 self._take_unsolicited(message, len(event.data), began, key)
+                while self.full:
+                    await anyio.lowlevel.checkpoint()
         except (aiohttp.ClientError, ConnectionError):
             pass
         raise _Cut(last_id, retry)
@@ -306,6 +310,8 @@ class HttpTransport(Transport):
                             last_id, wait = event.id or last_id, event.retry or wait
                             began = perf_counter()
                             self._take_unsolicited(message_in(event.data), len(event.data), began)
+                            while self.full:
+                                await anyio.lowlevel.checkpoint()
             except (WireError, aiohttp.ClientError, ConnectionError) as fault:
                 log.debug("%s: its stream broke: %s", self.server, fault)
                 if isinstance(fault, WireError) and fault.kind == "too-large":
@@ -323,6 +329,7 @@ class SseTransport(DuplexTransport):
     """HTTP+SSE: one stream for input, POSTs for output."""
 
     kind = "sse"
+    request_cost = REQUEST_BY_POST
 
     def __init__(self, server: str, endpoint: HttpEndpoint) -> None:
         super().__init__(server, endpoint.max_message)
@@ -392,6 +399,8 @@ class SseTransport(DuplexTransport):
                     if not self.take(message_in(event.data), len(event.data), began):
                         self.dropped += bool(event.data)
                         self.charge(len(event.data), cost(began))
+                    while self.full:
+                        await anyio.lowlevel.checkpoint()
             self.mark_closed("the server ended the stream")
         except (WireError, aiohttp.ClientError, ConnectionError) as problem:
             fault = problem if isinstance(problem, WireError) else None

@@ -7,7 +7,10 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic, perf_counter
 
+import anyio
+
 from mooring.transport.forwarding import FORWARDED
+from mooring.transport.message import RequestId
 
 LATE = 0.05
 """A timer that fires this many seconds late means that the event loop was blocked. Deadlines are then checked
@@ -57,6 +60,31 @@ class Pending:
         raise NotImplementedError(type(self).__name__)
 
 
+UNRELATED_TIMEOUT = 300.0
+"""Time limit in seconds for answering a server's request while the server has no request from us."""
+
+
+class ServerRequest:
+    """A request of the server that is being answered."""
+
+    __slots__ = ("abandoned", "causes", "scope", "withdrawn")
+
+    def __init__(self, causes: set[RequestId]) -> None:
+        self.scope = anyio.CancelScope()
+        self.causes = causes
+        """Our pending requests that it may belong to."""
+        if not causes:
+            self.limit()
+        self.abandoned = False
+        """Whether one of them was cancelled or timed out."""
+        self.withdrawn = False
+        """Whether the server cancelled the request."""
+
+    def limit(self) -> None:
+        """Limit the time for an answer: no timeout of a request of ours ends this one."""
+        self.scope.deadline = anyio.current_time() + UNRELATED_TIMEOUT
+
+
 class DeadlineTimer:
     """Expires running requests at their deadlines."""
 
@@ -99,6 +127,10 @@ MESSAGES, MESSAGES_PER_SECOND = 50_000, 5_000
 BYTES, BYTES_PER_SECOND = 64 * 2**20, 8 * 2**20
 LINE = 0.25
 """Cost of a line without a message (blank, comment, event field), in messages."""
+REQUEST, REQUEST_BY_POST = 5.0, 20.0
+"""Cost of a request of the server, in messages: it takes a task and a response, over HTTP a POST."""
+STARTS = 8
+"""Requests of one server that are started in one turn of the event loop."""
 PER_SECOND_OF_WORK = 20_000
 """Cost of a second of parsing, in messages: a large message can cost as much as many."""
 SLICE = 0.001

@@ -238,3 +238,18 @@ def take_answer(message: Mapping[str, Any], *, status: int | None = None) -> dic
         data=fields.get("data"),
         status=status,
     )
+
+
+def abandoned_response(method: str) -> dict[str, Any]:
+    """Return the error response to a request whose cause was abandoned, or that took too long."""
+    if method == "elicitation/create":
+        return {"result": {"action": "cancel"}}
+    return {"error": {"code": INTERNAL_ERROR, "message": "it was not answered in time"}}
+
+
+def as_error(error: Exception) -> dict[str, Any]:
+    """Return the error response to a request of the server that failed."""
+    code = getattr(error, "code", INTERNAL_ERROR)
+    # Only a `WireError` shows its text: other exceptions may contain data that the server must not see.
+    text = str(error) if hasattr(error, "code") else "the client failed to answer"
+    return {"code": code if isinstance(code, int) else INTERNAL_ERROR, "message": text}

@@ -136,7 +136,7 @@ class StdioTransport(DuplexTransport):
             lines += 1
             if lines == LINES_PER_LOOK:
                 self._turn.begin()
-            elif lines % LINES_PER_LOOK == 0 and self._turn.over():
+            elif self.full or (lines % LINES_PER_LOOK == 0 and self._turn.over()):
                 return data[start:]
         rest = data[start:] if start else data
         if rest and self.closed_reason is None:
