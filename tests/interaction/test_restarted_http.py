@@ -19,6 +19,7 @@ from mooring import CallError, Host, ServerConfig, ToolChanged
 from mooring.config.plan import fingerprint
 from mooring.lock.cache import save_lock
 from mooring.lock.compare import build
+from mooring.servers.freshness import retry_delay
 from mooring.transport import pool
 from tests.lab.http import HttpLab
 from tests.lab.wait import until
@@ -313,9 +314,13 @@ async def test_calls_whose_listing_fails_leave_one_retry(tmp_path: Path) -> None
         await host.ready(20)
         lab.faults["tools/list"] = broken
         before = len(asyncio.all_tasks())
-        for _ in range(1_100):
+        for _ in range(60):
             assert "the list is broken" in (await host.call("mcp_web_echo")).text
         assert len(asyncio.all_tasks()) <= before + 2
         lab.faults.clear()
         await until(lambda: host.status()[0].state == "connected")
         assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+
+
+def test_the_delay_after_any_number_of_failed_listings_is_a_number_of_seconds() -> None:
+    assert [retry_delay(failures, 300.0) for failures in (1, 2, 3, 5_000)] == [2.0, 4.0, 8.0, 300.0]

@@ -137,7 +137,7 @@ class Handler(BaseHTTPRequestHandler):
             self._head("text/plain", 0)
             if asks_for_flood(message):
                 flooding.set()
-            elif "id" in message:
+            elif "id" in message and "method" in message:
                 old_stream.write(framed(b"data: " + reply(message) + b"\n\n"))
             return
         if "id" not in message or "method" not in message:

@@ -37,6 +37,11 @@ ONE_STREAM = ("stdio", "sse")
 """Transports with one stream for responses and notifications."""
 
 
+def retry_delay(failures: int, longest: float) -> float:
+    """Return the seconds before a listing is tried again after this many failures in a row."""
+    return min(2.0 ** min(failures, MOST_DOUBLED), longest)
+
+
 def differs(old: Snapshot, new: Snapshot) -> bool:
     """Whether the lists of two snapshots differ. Entries with equal definitions are the same objects."""
     return any(getattr(old, kind) != getattr(new, kind) for kind in ("tools", "prompts", "resources"))
@@ -151,7 +156,7 @@ class Freshness:
             self._live.channel.spawn(self._retry)
 
     async def _retry(self) -> None:
-        await anyio.sleep(min(2.0 ** min(self._failures, MOST_DOUBLED), self._sweep))
+        await anyio.sleep(retry_delay(self._failures, self._sweep))
         self._retrying = False
         self._mark_dirty()
 

@@ -379,10 +379,10 @@ class Transport:
     def _take_request(
         self, request_id: RequestId | None, method: str, params: object, causes: set[RequestId]
     ) -> None:
+        self.charge(0, self.request_cost)
         if request_id is None or request_id in self._working or self._inbound >= MAX_INBOUND:
             self.dropped += 1
             return
-        self.charge(0, self.request_cost)
         self._inbound += 1
         self._working[request_id] = ServerRequest(causes)
         self._unstarted.append((request_id, method, params))
