@@ -19,6 +19,7 @@ import yaml
 from mooring import ConfigError
 from mooring.agents import EventBus, FunctionTool, McpBridgeExtension
 from mooring.testing import FakeServer
+from tests.lab.project import Project, tool
 from tests.lab.stdio import COMMAND, methods
 from tests.lab.wait import until
 
@@ -117,6 +118,28 @@ async def test_start_connects_and_names_the_tools_by_alias(search: FakeServer, t
         assert tool.description == "Search the web."
         assert tool.params_json_schema["required"] == ["query"]
         assert await extension.health_check()
+
+
+@pytest.mark.parametrize("of", ["file", "document"])
+async def test_a_manifest_is_compared_with_the_lock_beside_its_file(of: str, tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.file = tmp_path / "manifest.yaml"
+    document = manifest(files(tools=["echo"], definitions=[tool("pay", "Pay a bill")]))
+    (entry,) = document["config"]["servers"]
+    entry["args"][-1] = f"@{project.script}"
+    project.file.write_text(yaml.safe_dump(document))
+    for text in ("Pay a bill", "Pay any bill"):
+        project.script.write_text(
+            json.dumps({"tools": ["echo"], "definitions": [tool("pay", text)], "log": str(project.log)})
+        )
+        if not project.lock.exists():
+            await project.write_lock()
+    async with started(project.file if of == "file" else document) as extension:
+        names = [one.name for one in extension.get_tools()]
+        pay = "mcp_filesystem_pay"
+        assert names == ["mcp_filesystem_echo", *([] if of == "file" else [pay])]
+        assert (await extension._host.call(pay)).is_error == (of == "file")
+        assert project.calls == (0 if of == "file" else 1)
 
 
 async def test_start_before_initialize_is_refused() -> None:

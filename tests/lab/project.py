@@ -35,7 +35,7 @@ class Project:
         async with self.host(lock=False) as host:
             await host.refresh()
             prints = {server.name: fingerprint(server) for server in host.config.servers}
-            save_lock(self.lock, build([host.provider("lab").snapshot], prints))
+            save_lock(self.lock, build([host.provider(name).snapshot for name in prints], prints))
 
     @property
     def calls(self) -> int:

@@ -21,6 +21,7 @@ from mooring.config.models import HostConfig
 from mooring.core.types import Result, Tool
 from mooring.errors import MooringError
 from mooring.host import Host
+from mooring.lock.cache import NAME as LOCK_NAME
 
 log = logger("mooring.agents")
 
@@ -55,7 +56,8 @@ class McpBridgeExtension:
         agent = Agent(tools=extension.get_tools())
 
     A server that cannot be reached, or whose secret is missing, is left out. A failed call returns a text
-    that starts with `Error:`. Events: `mcp.tool_called`, `mcp.tool_failed`.
+    that starts with `Error:`. Events: `mcp.tool_called`, `mcp.tool_failed`. If the manifest is a file, the
+    servers are compared with the `mooring.lock` beside it.
     """
 
     def __init__(
@@ -92,7 +94,9 @@ class McpBridgeExtension:
             raise RuntimeError("call initialize() before start()")
         if self._host is not None:
             return
-        host = Host(self._config, get_secret=self._context.get_secret)
+        of_file = not isinstance(self._manifest, Mapping)
+        lock = Path(self._manifest).absolute().parent / LOCK_NAME if of_file else True
+        host = Host(self._config, lock=lock, get_secret=self._context.get_secret)
         await host.__aenter__()
         self._host = host
         await host.ready()
