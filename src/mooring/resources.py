@@ -259,10 +259,11 @@ class Resources:
     async def _owner_of(self, uri: str, timeout: float | None) -> str:
         """Return the one server that has the resource; servers that are not listed yet are connected if
         needed."""
+        # A server that lists the resource takes precedence over one with a template for it, also before it runs.
+        if not self._listing(uri):
+            known = self._builder.pins.servers_with_resource(uri)
+            await gather(self._manager, [name for name in known if name in self._manager.configs], timeout)
         owners = self._owners(uri)
-        if not owners and (pinned := self._builder.pins.servers_with_resource(uri)):
-            await gather(self._manager, pinned, timeout)
-            owners = self._owners(uri)
         for able in (True, False):  # servers without the capability are tried last
             if not owners:
                 names = [
@@ -286,11 +287,13 @@ class Resources:
     def _owners(self, uri: str) -> list[str]:
         from mooring.core.uris import matches
 
-        found = self._builder.catalog
-        listed = {entry.server for entry in found.resources if entry.uri == uri}
+        templates = self._builder.catalog.templates
         return sorted(
-            listed or {entry.server for entry in found.templates if matches(entry.uri_template, uri)}
+            self._listing(uri) or {entry.server for entry in templates if matches(entry.uri_template, uri)}
         )
+
+    def _listing(self, uri: str) -> set[str]:
+        return {entry.server for entry in self._builder.catalog.resources if entry.uri == uri}
 
     def _check_form(self, uri: str, server: str) -> None:
         from mooring.core.uris import malformed

@@ -243,6 +243,27 @@ async def test_a_uri_finds_its_server_by_list_then_by_template(hosting: Any) -> 
         assert (made.server, made.text) == ("two", "made of a template")
 
 
+async def test_a_server_that_listed_a_uri_comes_before_one_with_a_template_also_before_it_runs() -> None:
+    lazy = {"start": "lazy"}
+    one = library_server("one", resources={"memo:///a": "of one"}, settings=lazy)
+    two = library_server("two", resources={}, templates=["memo:///{name}"], any=True, settings=lazy)
+    for _ in range(2):  # the second host knows the lists from the cache
+        async with Host([one, two]) as host:
+            assert (await host.read("memo:///a")).text == "of one"
+            assert (await host.read("memo:///else")).server == "two"
+
+
+async def test_a_removed_server_that_listed_a_uri_does_not_keep_others_from_having_it() -> None:
+    lazy = {"start": "lazy"}
+    one = library_server("one", resources={"memo:///a": "of one"}, settings=lazy)
+    two = library_server("two", resources={"memo:///a": "of two"}, settings=lazy)
+    async with Host([one]) as host:
+        await host.read("memo:///a")
+    async with Host([one, two]) as host:
+        await host.remove("one")
+        assert (await host.read("memo:///a")).text == "of two"
+
+
 async def test_a_uri_of_two_servers_or_of_none_names_what_to_do(hosting: Any) -> None:
     one, two = (library_server(name, resources=MEMOS) for name in ("one", "two"))
     async with hosting(one, two) as host:

@@ -307,6 +307,8 @@ class SnapshotCache:
 
     def has_resource(self, uri: str) -> bool:
         """Whether the server listed this resource when it last ran."""
+        if json.dumps(uri).encode() not in self.uris:
+            return False
         try:
             return uri in json.loads(self.uris)
         except ValueError:
