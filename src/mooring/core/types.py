@@ -428,8 +428,8 @@ class ServerStatus(Value):
     """Seconds within which any change of its lists is noticed: the time between two listings. None while a
     listing is overdue."""
     announced_within: float | None = None
-    """Seconds within which a change is noticed that the server announces. None until it has announced changes
-    of all its lists on this connection, and after one that it did not announce."""
+    """Seconds within which a change is noticed that a stdio server announces. None until it has announced
+    changes of all its lists on this connection, and after one that it did not announce; None for others."""
     warnings: tuple[str, ...] = ()
     """Problems with the server's lists and configuration."""
 

@@ -33,8 +33,6 @@ MOST_DOUBLED = 20
 """Failed listings after which the delay before a retry is not doubled any more."""
 SHORTEST = 1.0
 """Seconds: the shortest age that is reported, because a listing takes time."""
-ONE_STREAM = ("stdio", "sse")
-"""Transports with one stream for responses and notifications."""
 
 
 def retry_delay(failures: int, longest: float) -> float:
@@ -90,13 +88,14 @@ class Freshness:
     def announced_bound(self) -> float | None:
         """Seconds within which a change is known that the server announces; None unless that is proven.
 
-        Proven: it has announced changes of all its lists on this connection, over a transport that cannot
-        lose single notifications, and no listing showed a change that it had not announced.
+        Proven: it has announced changes of all its lists on this connection, over stdio, and no listing showed
+        a change that it had not announced. An HTTP or SSE server that is being replaced keeps the old stream
+        open, and the new process announces its changes elsewhere.
         """
         kinds, bound = self._kinds(), self.bound
         if bound is None or not self._subscribed or self._unannounced:
             return None
-        if not kinds or not self._announced.issuperset(kinds) or self._live.channel.kind not in ONE_STREAM:
+        if not kinds or not self._announced.issuperset(kinds) or self._live.channel.kind != "stdio":
             return None
         return min(max(SHORTEST, DEBOUNCE + 2 * self._took), bound)
 
