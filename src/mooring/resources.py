@@ -259,7 +259,7 @@ class Resources:
     async def _owner_of(self, uri: str, timeout: float | None) -> str:
         """Return the one server that has the resource; servers that are not listed yet are connected if
         needed."""
-        # A server that lists the resource takes precedence over one with a template for it, also before it runs.
+        # A server that lists the resource takes precedence over one with a template, also before it runs.
         if not self._listing(uri):
             known = self._builder.pins.servers_with_resource(uri)
             await gather(self._manager, [name for name in known if name in self._manager.configs], timeout)

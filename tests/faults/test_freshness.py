@@ -245,10 +245,14 @@ async def test_an_announcement_over_http_does_not_shorten_the_bound(hosting: Any
 async def test_announcements_over_sse_prove_nothing_about_the_process_that_replaces_the_server(
     hosting: Any,
 ) -> None:
-    async with HttpLab() as lab, hosting(lab.config(url=f"{lab.origin}/sse", transport="sse")) as host:
+    async with (
+        HttpLab(era="legacy") as lab,
+        hosting(lab.config(url=f"{lab.origin}/sse", transport="sse")) as host,
+    ):
         for name in ("extra", "more"):
             lab.tools.append(name)
-            lab.announce({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            for kind in ("prompts", "resources", "tools"):
+                lab.announce({"jsonrpc": "2.0", "method": f"notifications/{kind}/list_changed"})
             await until(lambda name=name: f"mcp_web_{name}" in host.catalog.tools)
         assert (_fresh(host), host.status()[0].announced_within) == (300, None)
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from mooring.agents.engine import ContextProvider
 from mooring.agents.manager import EventBus
@@ -94,12 +94,14 @@ class McpBridgeExtension:
             raise RuntimeError("call initialize() before start()")
         if self._host is not None:
             return
-        of_file = not isinstance(self._manifest, Mapping)
-        lock = Path(self._manifest).absolute().parent / LOCK_NAME if of_file else True
-        host = Host(self._config, lock=lock, get_secret=self._context.get_secret)
+        host = Host(self._config, lock=self._lock(), get_secret=self._context.get_secret)
         await host.__aenter__()
         self._host = host
         await host.ready()
+
+    def _lock(self) -> Path | Literal[True]:
+        """Return the lock beside the manifest, if that is a file."""
+        return True if isinstance(self._manifest, Mapping) else Path(self._manifest).with_name(LOCK_NAME)
 
     def get_tools(self) -> list[Any]:
         """The current tools of all servers; empty before `start()` and after `stop()`.

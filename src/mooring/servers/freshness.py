@@ -88,9 +88,9 @@ class Freshness:
     def announced_bound(self) -> float | None:
         """Seconds within which a change is known that the server announces; None unless that is proven.
 
-        Proven: it has announced changes of all its lists on this connection, over stdio, and no listing showed
-        a change that it had not announced. An HTTP or SSE server that is being replaced keeps the old stream
-        open, and the new process announces its changes elsewhere.
+        Proven: it has announced changes of all its lists on this connection, over stdio, and no listing
+        showed a change that it had not announced. An HTTP or SSE server that is being replaced keeps the old
+        stream open, and the new process announces its changes elsewhere.
         """
         kinds, bound = self._kinds(), self.bound
         if bound is None or not self._subscribed or self._unannounced:
