@@ -277,29 +277,52 @@ async def test_another_spelling_of_the_address_costs_no_listing(tmp_path: Path) 
         assert lab.methods().count("tools/list") == before
 
 
-async def test_a_stream_that_ends_after_its_response_costs_no_listing(tmp_path: Path) -> None:
-    lab, ended = HttpLab(era="legacy", sessions=False), asyncio.Event()
-    host = await locked_lab(lab, tmp_path / "lock", keep_alive=True)
+def ends_later(lab: HttpLab, ends: asyncio.Queue[None]) -> Any:
+    """A fault that answers on a stream, which ends with the next item of `ends`."""
 
     async def on_a_stream(request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
         reply, _ = await lab.reply(message, modern=False)
         stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await stream.prepare(request)
         await stream.write(f"data: {json.dumps(reply)}\n\n".encode())
-        await ended.wait()
+        await ends.get()
         await stream.write_eof()
         return stream
 
+    return on_a_stream
+
+
+async def test_a_changed_tool_is_not_called_while_the_replaced_process_ends_the_stream_of_an_answered_call(
+    tmp_path: Path,
+) -> None:
+    old, new = (HttpLab(era="legacy", sessions=False) for _ in range(2))
+    host, ends = await locked_lab(old, tmp_path / "lock", keep_alive=True), asyncio.Queue[None]()
+    async with old, host:
+        await host.ready(20)
+        old.faults["tools/call"] = ends_later(old, ends)
+        assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+        await old.stop_listening()
+        new.port, new.descriptions["echo"] = old.port, OTHER
+        async with new:
+            assert isinstance((await host.call("mcp_web_echo")).error, ToolChanged)
+            assert "tools/call" not in new.methods()
+        ends.put_nowait(None)
+
+
+async def test_a_stream_that_ends_after_its_response_costs_no_listing(tmp_path: Path) -> None:
+    lab, ends = HttpLab(era="legacy", sessions=False), asyncio.Queue[None]()
+    host = await locked_lab(lab, tmp_path / "lock", keep_alive=True)
     async with lab, host:
         await host.ready(20)
         await host.refresh()
-        lab.faults["tools/call"] = on_a_stream
+        lab.faults["tools/call"] = ends_later(lab, ends)
         assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+        ends.put_nowait(None)
         before = lab.methods().count("tools/list")
         for _ in range(5):
             assert (await host.call("mcp_web_echo", {"text": "x"})).text == "x"
+            ends.put_nowait(None)
         assert lab.methods().count("tools/list") == before
-        ended.set()
 
 
 async def test_calls_whose_listing_fails_leave_one_retry(tmp_path: Path) -> None:

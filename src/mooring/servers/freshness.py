@@ -104,10 +104,9 @@ class Freshness:
         """Whether the subscription was active and is interrupted: changes meanwhile are not announced."""
         return self._was_subscribed and not self._subscribed
 
-    @property
-    def unbroken(self) -> bool:
+    async def unbroken(self) -> bool:
         """Whether the process that was listed is certainly still the one that answers."""
-        return self._listed_at is not None and self._live.channel.unbroken(self._listed_at + self._took)
+        return self._listed_at is not None and await self._live.channel.unbroken(self._listed_at + self._took)
 
     async def run(self) -> None:
         async with anyio.create_task_group() as tasks:

@@ -286,7 +286,7 @@ class RequestSender:
             WireError: there is no connection.
         """
         supervisor = self.supervisor
-        if supervisor.live is not None and supervisor.freshness and not supervisor.freshness.unbroken:
+        if supervisor.live is not None and supervisor.freshness and not await supervisor.freshness.unbroken():
             supervisor.lists.mark_dirty()
         if supervisor.lists.outdated:
             listed = supervisor.live

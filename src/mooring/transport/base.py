@@ -256,7 +256,7 @@ class Transport:
             WireError: The server does not offer this transport.
         """
 
-    def unbroken(self, since: float) -> bool:
+    async def unbroken(self, since: float) -> bool:
         """Whether the server has certainly not been restarted since this time."""
         return True
 

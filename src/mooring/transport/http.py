@@ -32,6 +32,8 @@ CLOSE_TIMEOUT = 2.0
 END_TIMEOUT, MOST_AT_END, MOST_ENDING = 1.0, 64 * 1024, 16
 """Seconds and bytes for what follows the response on its stream, and such streams at once. Over these limits,
 the connection is closed."""
+END_SOON = 0.05
+"""Seconds for which a request waits for the end of such a stream, which may save a listing."""
 RESUME_TRIES = 2
 RESUME_WAIT = 1.0
 MAX_WAIT = 30.0
@@ -73,13 +75,18 @@ class HttpTransport(Transport):
         self._modern = False
         self._protocol: str | None = None
         self._session_id: str | None = None
-        self._ending = 0
+        self._ending, self._ended = 0, asyncio.Event()
 
     def settle(self, protocol: str, *, modern: bool) -> None:
         # The era decides what cancels a request and what may be resumed.
         self._protocol, self._modern = protocol, modern
 
-    def unbroken(self, since: float) -> bool:
+    async def unbroken(self, since: float) -> bool:
+        if self._ending and not self._endpoint.unbroken(since):
+            self._ended.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_SOON):
+                    await self._ended.wait()
         return self._endpoint.unbroken(since)
 
     async def request(
@@ -184,6 +191,8 @@ class HttpTransport(Transport):
                 answer = await self._answer_in(response, key)
                 if self._tasks is not None and self._ending < MOST_ENDING and not response.content.at_eof():
                     self._ending += 1
+                    # A process that is being replaced may keep it open.
+                    self._endpoint.standing(response, proves=False)
                     self.spawn(self._finish, response, opened.pop_all())
                 return answer, response.status
         except _Cut as cut:
@@ -198,6 +207,7 @@ class HttpTransport(Transport):
                         await response.content.readexactly(MOST_AT_END)
         finally:
             self._ending -= 1
+            self._ended.set()
 
     async def _answer_in(self, response: aiohttp.ClientResponse, key: RequestId) -> Mapping[str, Any]:
         kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
