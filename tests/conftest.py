@@ -19,7 +19,7 @@ from mooring import Host, ServerConfig
 # In a fresh clone, hypothesis reads the whole source while it makes its first inputs: slow is no failure.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The same commit is judged the same each time; looking further is the work of `make nightly`.
-settings.register_profile("steady", settings.get_profile("explore"), derandomize=True, max_examples=50)
+settings.register_profile("steady", settings.get_profile("explore"), derandomize=True, max_examples=30)
 settings.load_profile("steady")
 
 
