@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import sys
 from collections.abc import Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from time import perf_counter
 from typing import Any
 
@@ -53,6 +54,9 @@ class _Exchange(Pending):
 
     def expire(self) -> None:
         self.timer.reschedule(self._loop.time())
+
+
+Opened = AbstractAsyncContextManager[aiohttp.ClientResponse]
 
 
 class _Cut(Exception):
@@ -180,34 +184,38 @@ class HttpTransport(Transport):
     ) -> tuple[Mapping[str, Any], int]:
         """Return the response to `key`, and its HTTP status."""
         try:
-            async with AsyncExitStack() as opened:
-                response = await opened.enter_async_context(
-                    self._endpoint.open("POST", body, {**self._headers(body=True), **headers})
-                )
+            opened = self._endpoint.open("POST", body, {**self._headers(body=True), **headers})
+            response = await opened.__aenter__()
+            try:
                 if response.status >= 300:
                     raise await self._endpoint.refused(response, session=self._session_id is not None)
                 if opens and (session := response.headers.get(SESSION)):
                     self._session_id = session
                 answer = await self._answer_in(response, key)
-                if self._tasks is not None and self._ending < MOST_ENDING and not response.content.at_eof():
-                    self._ending += 1
-                    # A process that is being replaced may keep it open.
-                    self._endpoint.standing(response, proves=False)
-                    self.spawn(self._finish, response, opened.pop_all())
-                return answer, response.status
+            except BaseException:
+                await opened.__aexit__(*sys.exc_info())
+                raise
+            if self._tasks is None or self._ending >= MOST_ENDING or response.content.at_eof():
+                await opened.__aexit__(None, None, None)
+            else:
+                self._ending += 1
+                # A process that is being replaced may keep it open.
+                self._endpoint.standing(response, proves=False)
+                self.spawn(self._finish, response, opened)
+            return answer, response.status
         except _Cut as cut:
             return await self._resume(key, cut), 200
 
-    async def _finish(self, response: aiohttp.ClientResponse, opened: AsyncExitStack) -> None:
+    async def _finish(self, response: aiohttp.ClientResponse, opened: Opened) -> None:
         """Read the end of a stream, which follows its response: the connection can then be used again."""
         try:
-            async with opened:
-                with suppress(TimeoutError, EOFError, aiohttp.ClientError, ConnectionError):
-                    async with asyncio.timeout(END_TIMEOUT):
-                        await response.content.readexactly(MOST_AT_END)
+            with suppress(TimeoutError, EOFError, aiohttp.ClientError, ConnectionError):
+                async with asyncio.timeout(END_TIMEOUT):
+                    await response.content.readexactly(MOST_AT_END)
         finally:
             self._ending -= 1
             self._ended.set()
+            await opened.__aexit__(None, None, None)
 
     async def _answer_in(self, response: aiohttp.ClientResponse, key: RequestId) -> Mapping[str, Any]:
         kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()

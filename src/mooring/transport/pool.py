@@ -255,18 +255,18 @@ class _Connections:
     """The open connections, by host and port."""
 
     def __init__(self) -> None:
-        self._opened: dict[tuple[str | None, int | None], list[_Opened]] = {}
+        self._opened: dict[tuple[str | None, int | None], dict[Any, _Opened]] = {}
 
     def opened(self, host: str | None, port: int | None, protocol: Any) -> None:
         """Record a new connection."""
-        others = filter(lambda one: one.is_open, self._opened.get((host, port), ()))
-        self._opened[host, port] = [*others, _Opened(protocol)]
+        known = self._opened.get((host, port), {})
+        others = {other: one for other, one in known.items() if one.is_open}
+        self._opened[host, port] = {**others, protocol: _Opened(protocol)}
 
     def used(self, host: str | None, port: int | None, protocol: Any, when: float) -> None:
         """Record when a request was sent on a connection."""
-        for one in self._opened.get((host, port), ()):
-            if one.protocol is protocol:
-                one.used = when
+        if (one := self._opened.get((host, port), {}).get(protocol)) is not None:
+            one.used = when
 
     def unbroken(self, host: str | None, port: int | None, since: float, busy: Collection[Any]) -> bool:
         """Whether one of them has been open since this time and still takes requests.
@@ -275,8 +275,8 @@ class _Connections:
         """
         recent = monotonic() - RECENT
         return any(
-            one.began <= since and one.is_open and (one.used > recent or one.protocol not in busy)
-            for one in self._opened.get((host, port), ())
+            one.began <= since and one.is_open and (one.used > recent or protocol not in busy)
+            for protocol, one in self._opened.get((host, port), {}).items()
         )
 
 
