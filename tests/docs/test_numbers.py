@@ -54,6 +54,7 @@ CLAIMS = [
     ("docs/production.md", f"| `call_timeout` | {server.call_timeout:g} s |"),
     ("docs/production.md", f"| `connect_timeout` | {server.connect_timeout:g} s |"),
     ("docs/production.md", f"| no limit, {server.max_queue} |"),
+    ("SECURITY.md", f"a request counts as {limits.REQUEST:g}, over HTTP as {limits.REQUEST_BY_POST:g}"),
     ("docs/resources.md", f"cached for {host.resource_cache.ttl:g} seconds"),
     ("docs/resources.md", f"(at most {'an hour' if resources.MAX_CACHED_TIME == 3600 else '?'})"),
     ("docs/resources.md", f"after {limits.UNRELATED_TIMEOUT:g} s if there is none"),
